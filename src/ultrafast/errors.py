@@ -1,0 +1,110 @@
+"""Every error that Ultrafast raises on purpose.
+
+::
+
+    UltrafastError
+    ├── ConfigError          an option, environment variable or configuration value is wrong
+    │   └── IsaError         the named instruction set is unknown or not available here
+    ├── ModelNotFound        no such model name, path or hub file
+    ├── ModelFileError       the model file is malformed, truncated or not supported
+    ├── DownloadError        a download failed or did not match its checksum
+    ├── ResourceError        the machine has too little memory for what was asked
+    └── RequestError         a request cannot be served; carries what HTTP needs
+        ├── PromptTooLong    prompt (plus output) does not fit the context
+        ├── TemplateError    the chat template refused the messages or broke its bounds
+        └── QueueFull        no room to wait; try again later
+
+Messages say what was wrong, where, and what to do. The service maps ``RequestError`` to its status; the
+command line prints any of them as one line.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class UltrafastError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class ConfigError(UltrafastError):
+    """An option, environment variable or configuration value is wrong."""
+
+
+class IsaError(ConfigError):
+    """The named instruction set is unknown, not built in, or not supported by this processor."""
+
+
+class ModelNotFound(UltrafastError):
+    """No such model name, path or hub file."""
+
+
+class ModelFileError(UltrafastError):
+    """The model file is malformed, truncated, hostile or not supported."""
+
+    def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
+        super().__init__(f"{os.fspath(path)}: {problem}")
+        self.path = os.fspath(path)
+        self.problem = problem
+
+
+class DownloadError(UltrafastError):
+    """A download failed or did not match its checksum."""
+
+
+class ResourceError(UltrafastError):
+    """The machine has too little memory (or address space) for what was asked."""
+
+
+class RequestError(UltrafastError):
+    """A request that cannot be served, with what an HTTP answer needs.
+
+    Args:
+        message: what was wrong and what to do.
+        status: HTTP status code.
+        type: OpenAI error type, e.g. ``invalid_request_error``.
+        code: machine-readable code, or ``None``.
+        param: the request field at fault, or ``None``.
+        retry_after: seconds after which a retry makes sense, or ``None``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        type: str = "invalid_request_error",
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.type = type
+        self.code = code
+        self.param = param
+        self.retry_after = retry_after
+
+
+class PromptTooLong(RequestError):
+    """The prompt, or the prompt with the output asked for, does not fit the context."""
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message, code="context_length_exceeded", param=param)
+
+
+class TemplateError(RequestError):
+    """The chat template refused the messages, is broken, or exceeded its time or size bound."""
+
+    def __init__(self, message: str, *, param: str | None = "messages") -> None:
+        super().__init__(message, code="invalid_prompt", param=param)
+
+
+class QueueFull(RequestError):
+    """No room to wait for a slot."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(
+            message, status=429, type="rate_limit_error", code="rate_limit_exceeded", retry_after=retry_after
+        )

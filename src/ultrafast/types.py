@@ -1,0 +1,110 @@
+"""The data that travels between wire formats, engine and native code: no logic beyond derived values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Message = Mapping[str, Any]
+"""One chat message as clients send it: ``{"role": …, "content": …}``, content already reduced to a string."""
+
+Prompt = str | Sequence[Message] | Sequence[int]
+"""Raw text (special tokens parsed), chat messages (rendered by the model's template) or token ids."""
+
+
+class FinishReason(StrEnum):
+    """Why a sequence ended."""
+
+    STOP = "stop"  # end-of-generation token or a stop string
+    LENGTH = "length"  # max_tokens or the context limit
+    CANCELLED = "cancelled"  # the client's wish, or the engine was closed
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to pick tokens. Ranges are checked by `Engine.check` (``RequestError`` naming the field)."""
+
+    max_tokens: int | None = None  # None: up to the context limit
+    temperature: float = 0.0  # 0 is greedy
+    top_k: int = 0  # 0 is off
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0  # over prompt and output (Keskar et al. 2019, as in transformers)
+    presence_penalty: float = 0.0  # over output only, as OpenAI defines it
+    frequency_penalty: float = 0.0  # over output only, as OpenAI defines it
+    logit_bias: Mapping[int, float] = field(default_factory=dict)  # token id -> added to its logit
+    seed: int = 0  # with the position, the key of the counter-based generator
+    stop: tuple[str, ...] = ()  # never part of the text
+    logprobs: int | None = None  # None: off; N: the chosen token's and the N most likely
+    ignore_eos: bool = False  # go on after end-of-generation tokens (benchmarks)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """What a client asked, ready for the engine: immutable."""
+
+    prompt_ids: Sequence[int]
+    params: SamplingParams
+    tier: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural-log probabilities at one output position, of the model itself (before penalties and temperature)."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()  # (token id, logprob), most likely first
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDelta:
+    """What one burst added to one sequence."""
+
+    text: str
+    token_ids: Sequence[int]
+    logprobs: Sequence[TokenLogprob] | None = None  # one per token id when asked for
+    finish_reason: FinishReason | None = None  # set on the last delta only
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(slots=True)
+class Timings:
+    """Seconds on a monotonic clock; 0.0 until the moment has come."""
+
+    arrived: float = 0.0  # the engine took the request
+    started: float = 0.0  # it got a slot: prefill begins
+    first_token: float = 0.0
+    finished: float = 0.0
+
+    @property
+    def queue_s(self) -> float:
+        return self.started - self.arrived
+
+    @property
+    def ttft_s(self) -> float:
+        """Time to first token, waiting included."""
+        return self.first_token - self.arrived
+
+    @property
+    def prefill_s(self) -> float:
+        return self.first_token - self.started
+
+    @property
+    def decode_s(self) -> float:
+        """From the first token to the last."""
+        return self.finished - self.first_token
