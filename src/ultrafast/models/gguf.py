@@ -245,7 +245,7 @@ class _Cursor:
         code = _SCALARS.get(type_)
         if code is None:
             self.fail(f"{what} has the unknown value type {type_}")
-        width = struct.calcsize(code)
+        width = struct.calcsize(f"<{code}")
         self.claim(count, width, f"values of {what}")
         numbers = list(struct.unpack_from(f"<{count}{code}", self.data, self.pos))
         if type_ == _BOOL:
