@@ -1,0 +1,30 @@
+"""``ultrafast serve``."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    model: Annotated[str, typer.Option(help="NAME, hf:ORG/REPO[/FILE] or a path to a GGUF file.")] = "smollm2-135m",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    threads: Annotated[int | None, typer.Option(min=1, help="Worker threads; default: one a physical core.")] = None,
+    isa: Annotated[str | None, typer.Option(help="Instruction set; default: the best this processor has.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Context limit in tokens; default: the model's.")] = None,
+) -> None:
+    """Serve a model over the OpenAI API (Chat Completions and Responses).
+
+    Example: ultrafast serve --port 8080
+    """
+    started_at = time.monotonic()
+    from ultrafast.engine.engine import Engine
+    from ultrafast.engine.loop import EngineLoop
+    from ultrafast.serving.server import bind, run
+
+    listener = bind(host, port)  # before the model: a port in use is told at once
+    engine = Engine(model, threads=threads, isa=isa, context=context)
+    run(EngineLoop(engine), listener, started_at=started_at)

@@ -1,0 +1,64 @@
+"""The one place where errors become HTTP: OpenAI's shape, status and headers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ultrafast.errors import RequestError
+
+
+def error_body(error: RequestError) -> dict[str, Any]:
+    """The ``error`` object of OpenAI's API."""
+    return {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+
+
+def error_response(error: RequestError) -> Response:
+    """A whole answer for an error that came before the first byte."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["retry-after"] = str(max(1, round(error.retry_after)))  # whole seconds: SDKs ignore 0
+    if error.status == 413:
+        headers["connection"] = "close"  # the rest of the body is not read
+    return json_response({"error": error_body(error)}, status=error.status, headers=headers)
+
+
+def json_response(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(msgspec.json.encode(body), status_code=status, headers=headers, media_type="application/json")
+
+
+def internal_error(request_id: str) -> RequestError:
+    """What a client is told about a fault of ours; the log has the rest under the same id."""
+    return RequestError(
+        f"Internal error; the server's log has it under request id {request_id}.",
+        status=500,
+        type="server_error",
+        code="server_error",
+    )
+
+
+async def on_request_error(request: Request, error: Exception) -> Response:
+    """Starlette's handler for `RequestError`."""
+    assert isinstance(error, RequestError)
+    return error_response(error)
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Starlette's handler for what its router refuses: unknown paths (404) and methods (405)."""
+    assert isinstance(error, HTTPException)
+    where = f"{request.method} {request.url.path}"
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        message = f"Method not allowed: {where}. Allowed: {allowed}."
+    elif error.status_code == 404:
+        message = f"No such endpoint: {where}."
+    else:
+        message = error.detail
+    response = error_response(RequestError(message, status=error.status_code))
+    response.headers.update(error.headers or {})
+    return response

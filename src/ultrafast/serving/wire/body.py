@@ -1,0 +1,88 @@
+"""Reading request bodies: bounded, typed, and with errors that name the field."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from ultrafast.errors import RequestError
+
+MAX_BODY = 8 * 1024 * 1024  # bytes; the longest context in use, as text, is a tenth of it
+BODY_TIMEOUT_S = 60.0  # for the whole body: a client that sends a byte a minute holds nothing for long
+
+T = TypeVar("T")
+
+_AT = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>.*)`$")
+_MISSING = re.compile(r"missing required field `(?P<field>.+?)`")
+
+
+async def read_body(request: Request) -> bytes:
+    """The whole body.
+
+    Raises:
+        RequestError: 413 over `MAX_BODY`, 408 after `BODY_TIMEOUT_S`, 400 when the client left before its end.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > MAX_BODY:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise _too_large()
+    except TimeoutError:
+        raise RequestError(f"The request body did not arrive within {BODY_TIMEOUT_S:.0f} s.", status=408) from None
+    except ClientDisconnect:
+        raise RequestError("The request body ended early.") from None
+    return bytes(body)
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Parse JSON into the decoder's type; unknown fields are ignored.
+
+    Raises:
+        RequestError: 400 with ``param`` naming the field, e.g. ``messages[1].content``.
+    """
+    if not body:
+        raise RequestError("The request body is empty; send a JSON object.")
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _field_error(str(error)) from None
+    except RecursionError:
+        raise RequestError("The JSON body is nested too deeply.") from None
+    except ValueError as error:  # malformed, truncated, not UTF-8
+        raise RequestError(f"The body is not valid JSON: {error}.") from None
+
+
+def refuse(param: str, message: str) -> RequestError:
+    """A 400 for a value that cannot be honoured."""
+    return RequestError(message, param=param, code="invalid_value")
+
+
+def unsupported(param: str, what: str) -> RequestError:
+    """A 400 for something that a client may rightly ask, and that is not there yet."""
+    return RequestError(f"{what} is not supported yet.", param=param, code="unsupported_parameter")
+
+
+def _too_large() -> RequestError:
+    return RequestError(f"The request body is larger than {MAX_BODY // 2**20} MiB.", status=413)
+
+
+def _field_error(problem: str) -> RequestError:
+    """msgspec's ``Expected `int`, got `str` - at `$.messages[0].content``` as a `RequestError`."""
+    at = _AT.search(problem)
+    path = at["path"] if at else ""
+    what = problem[: at.start()] if at else problem
+    if missing := _MISSING.search(what):
+        path = f"{path}.{missing['field']}" if path else missing["field"]
+        return RequestError(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+    path = path.removesuffix("[...]")  # msgspec does not say which key of a mapping
+    where = f" for '{path}'" if path else ""
+    return RequestError(f"Invalid value{where}: {what[0].lower()}{what[1:]}.", param=path or None, code="invalid_value")

@@ -1,0 +1,166 @@
+"""An engine without a model: it answers with a fixed script, one byte a token, at a pace the test sets.
+
+It has the interface that `EngineLoop` and the wire need, and nothing else. ``allow(n)`` grants steps; without a
+grant ``step`` waits as a long burst would, until granted or interrupted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import threading
+from collections import deque
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+from ultrafast.errors import PromptTooLong, RequestError
+from ultrafast.types import FinishReason, GenerateRequest, Prompt, Timings, TokenDelta, TokenLogprob, Usage
+
+SCRIPT = "Speed is a tier — schnell, быстро, 速い 🚀. " * 8
+VOCAB_SIZE = 256
+
+
+class ByteTokenizer:
+    """Token ids are bytes."""
+
+    vocab_size = VOCAB_SIZE
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id])
+
+
+class ScriptedSequence:
+    """One request's way through the script."""
+
+    def __init__(self, request: GenerateRequest, script: str) -> None:
+        self.request = request
+        self.tier = request.tier
+        self.timings = Timings(arrived=1.0)
+        self.finish_reason: FinishReason | None = None
+        self.num_generated = 0
+        for stop in request.params.stop:
+            script = script.split(stop)[0]
+        self._script = script.encode()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(len(self.request.prompt_ids), self.num_generated)
+
+    def next_delta(self) -> TokenDelta:
+        token = self._script[self.num_generated]
+        self.num_generated += 1
+        params = self.request.params
+        if self.num_generated == len(self._script):
+            self.finish_reason = FinishReason.STOP
+        elif self.num_generated == params.max_tokens:
+            self.finish_reason = FinishReason.LENGTH
+        text = self._decoder.decode(bytes([token]), final=self.finish_reason is not None)
+        logprobs = None
+        if params.logprobs is not None:
+            top = tuple((other % VOCAB_SIZE, -1.0 - other) for other in range(params.logprobs))
+            logprobs = [TokenLogprob(token, -0.5, top)]
+        return TokenDelta(text, [token], logprobs, self.finish_reason)
+
+
+class ScriptedEngine:
+    """See the module.
+
+    Args:
+        script: what every request is answered.
+        num_slots: sequences run at once; the others wait in order.
+        paced: wait for `allow` before each step; otherwise run freely.
+    """
+
+    model_id = "scripted"
+    max_context = 4096
+    shape = SimpleNamespace(name="Scripted", vocab_size=VOCAB_SIZE)
+
+    def __init__(self, script: str = SCRIPT, *, num_slots: int = 4, paced: bool = False) -> None:
+        self.tokenizer = ByteTokenizer()
+        self.num_slots = num_slots
+        self.fail_next: Exception | None = None  # raised by the next step
+        self.closed = False
+        self.num_steps = 0
+        self.requests: list[GenerateRequest] = []
+        self._script = script
+        self._running: list[ScriptedSequence] = []
+        self._waiting: deque[ScriptedSequence] = deque()
+        self._changed = threading.Condition()
+        self._granted = 0 if paced else None
+        self._interrupted = False
+
+    def allow(self, steps: int | None) -> None:
+        """Grant steps; None: any number from now on."""
+        with self._changed:
+            self._granted = None if steps is None or self._granted is None else self._granted + steps
+            self._changed.notify_all()
+
+    def interrupt(self) -> None:
+        with self._changed:
+            self._interrupted = True
+            self._changed.notify_all()
+
+    def encode_prompt(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        text = "".join(f"<{m['role']}>{m['content']}" for m in prompt if isinstance(m, Mapping))
+        return self.tokenizer.encode(text)
+
+    def check(self, request: GenerateRequest) -> None:
+        needed = len(request.prompt_ids) + (request.params.max_tokens or 1)
+        if needed > self.max_context:
+            param = "max_tokens" if len(request.prompt_ids) < self.max_context else None
+            raise PromptTooLong(f"{needed} tokens do not fit {self.max_context}", param=param)
+        if any(not 0 <= token < VOCAB_SIZE for token in request.params.logit_bias):
+            raise RequestError("no such token id", param="logit_bias")
+
+    def add(self, request: GenerateRequest) -> ScriptedSequence:
+        self.requests.append(request)
+        sequence = ScriptedSequence(request, self._script)
+        self._waiting.append(sequence)
+        return sequence
+
+    def step(self) -> list[tuple[ScriptedSequence, TokenDelta]]:
+        while self._waiting and len(self._running) < self.num_slots:
+            self._running.append(self._waiting.popleft())
+            self._running[-1].timings.started = 1.0
+        with self._changed:
+            self._changed.wait_for(lambda: self._interrupted or self._granted is None or self._granted)
+            self._interrupted = False
+            if self._granted == 0:
+                return []
+            if self._granted is not None:
+                self._granted -= 1
+        if self.fail_next is not None:
+            error, self.fail_next = self.fail_next, None
+            raise error
+        self.num_steps += 1
+        deltas = [(sequence, sequence.next_delta()) for sequence in self._running]
+        self._running = [sequence for sequence in self._running if sequence.finish_reason is None]
+        return deltas
+
+    def cancel(self, sequence: ScriptedSequence) -> None:
+        if sequence in self._running:
+            self._running.remove(sequence)
+        else:
+            self._waiting.remove(sequence)
+
+    def stats(self) -> dict[str, int]:
+        blocks = 64
+        return {
+            "running": len(self._running),
+            "waiting": len(self._waiting),
+            "free_blocks": blocks - len(self._running),
+            "num_blocks": blocks,
+        }
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def text_of(num_tokens: int | None = None, script: str = SCRIPT) -> str:
+    """The answer to a request with that limit."""
+    return script.encode()[:num_tokens].decode("utf-8", "replace")
