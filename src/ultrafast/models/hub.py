@@ -41,16 +41,16 @@ def resolve(spec: str, *, download: bool, progress: Progress | None) -> Path:
     import huggingface_hub as hf
 
     try:
-        file = file or _only_gguf(spec, [entry.rfilename for entry in hf.HfApi().model_info(repo).siblings or ()])
+        # One question without retries comes first: the download itself would try for half a minute when offline.
+        entries = hf.HfApi().model_info(repo).siblings or ()
+        file = _choose(repo, file, [entry.rfilename for entry in entries])
         path = Path(hf.hf_hub_download(repo, file, tqdm_class=_progress_bar(progress)))
+    except ModelNotFound:
+        raise
     except hf.errors.GatedRepoError as error:
         raise DownloadError(f"{spec} needs an account: accept its terms on the hub and set HF_TOKEN") from error
-    except hf.errors.LocalEntryNotFoundError as error:  # the hub's word for "no answer and not in the cache"
-        raise DownloadError(f"{spec}: the hub cannot be reached, and the file is not on this disk") from error
-    except (hf.errors.RepositoryNotFoundError, hf.errors.EntryNotFoundError) as error:
-        raise ModelNotFound(f"{spec}: the hub has no such repository or file") from error
-    except (ModelNotFound, DownloadError):
-        raise
+    except hf.errors.RepositoryNotFoundError as error:
+        raise ModelNotFound(f"{spec}: the hub has no such repository, or it is private (then set HF_TOKEN)") from error
     except Exception as error:  # the library lets errors of its HTTP client through, which differs between versions
         raise DownloadError(f"{spec}: download failed: {_first_line(error)}") from error
     _verify(spec, path)
@@ -80,7 +80,7 @@ def on_disk() -> list[tuple[str, Path]]:
 def _parse(spec: str) -> tuple[str, str]:
     """Repository and file ("" for none), each known to be harmless as part of a path."""
     pieces = spec.removeprefix(PREFIX).split("/")
-    if len(pieces) < 2 or not all(_PIECE.fullmatch(piece) and ".." not in piece for piece in pieces):
+    if len(pieces) < 2 or not _is_harmless(pieces):
         raise ModelNotFound(f"{spec!r:.200} is not a hub model; write hf:ORG/REPO or hf:ORG/REPO/FILE.gguf")
     file = "/".join(pieces[2:])
     if file and not file.endswith(".gguf"):
@@ -88,14 +88,23 @@ def _parse(spec: str) -> tuple[str, str]:
     return "/".join(pieces[:2]), file
 
 
-def _only_gguf(spec: str, files: list[str]) -> str:
-    candidates = sorted(file for file in files if file.endswith(".gguf"))
-    if len(candidates) == 1:
+def _is_harmless(pieces: list[str]) -> bool:
+    return all(_PIECE.fullmatch(piece) and ".." not in piece for piece in pieces)
+
+
+def _choose(repo: str, file: str, listed: list[str]) -> str:
+    """The file asked for, or the only GGUF file; an error lists what there is to choose from."""
+    # What the hub lists becomes part of a path too.
+    candidates = sorted(name for name in listed if name.endswith(".gguf") and _is_harmless(name.split("/")))
+    if file in candidates:
+        return file
+    if not file and len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        raise ModelNotFound(f"{spec} holds no .gguf file")
-    listed = "\n".join(f"  {spec}/{file}" for file in candidates)
-    raise ModelNotFound(f"{spec} holds {len(candidates)} .gguf files; name one:\n{listed}")
+        raise ModelNotFound(f"{PREFIX}{repo} holds no .gguf file")
+    problem = f"no {file}" if file else f"{len(candidates)} .gguf files"
+    choice = "\n".join(f"  {PREFIX}{repo}/{name}" for name in candidates)
+    raise ModelNotFound(f"{PREFIX}{repo} holds {problem}; name one of:\n{choice}")
 
 
 def _verify(spec: str, path: Path) -> None:
@@ -113,11 +122,11 @@ def _verify(spec: str, path: Path) -> None:
 
 def _progress_bar(progress: Progress | None) -> Any:
     """A bar class for the hub library that draws nothing and reports to ``progress``."""
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
-    class Bar(tqdm):  # type: ignore[misc]
+    class Bar(tqdm):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **(kwargs | {"disable": True}))
+            super().__init__(*args, **(kwargs | {"disable": True}))  # type: ignore[no-untyped-call]
             self.done = kwargs.get("initial", 0)
             self.whole = kwargs.get("total")
 
