@@ -1,0 +1,53 @@
+"""`ultrafast bench …`: measure; one subcommand each measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ultrafast.cli.options import DEFAULT_MODEL, Model, Threads
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def bench() -> None:
+    """Measure speed.
+
+    Example: ultrafast bench engine
+    """
+
+
+@app.command()
+def engine(
+    model: Model = DEFAULT_MODEL,
+    threads: Threads = None,
+    isa: Annotated[str | None, typer.Option(help="Instruction set; default: the best supported.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds, each of which measures everything once.")] = 5,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every sample to this file.")] = None,
+) -> None:
+    """Measure decode and prompt speed.
+
+    The machine's streaming-read limit for the same bytes is measured in the same run and stands beside them.
+
+    Example: ultrafast bench engine --threads 2 --json engine.json
+    """
+    from ultrafast.bench import engine_speed
+    from ultrafast.cli.progress import ensure_on_disk
+    from ultrafast.engine.engine import Engine
+    from ultrafast.errors import ConfigError
+
+    ensure_on_disk(model)
+    subject = Engine(model, threads=threads, isa=isa)
+    try:
+        result = engine_speed.measure(subject, repeats=repeats)
+    finally:
+        subject.close()
+    print(result.report())
+    if json_file:
+        try:
+            json_file.write_text(result.to_json())
+        except OSError as error:
+            raise ConfigError(f"--json {json_file}: {error.strerror}") from error

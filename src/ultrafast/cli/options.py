@@ -1,0 +1,16 @@
+"""Options that several commands share, so that they read alike everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+DEFAULT_MODEL = "smollm2-135m"
+
+Model = Annotated[str, typer.Option(help="Model: a known name, a path, or hf:ORG/REPO[/FILE].")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Worker threads; default: one per physical core allowed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Stop after so many tokens; default: the context limit.")]
+Temperature = Annotated[float, typer.Option(min=0.0, max=2.0, help="0 takes the most likely token every time.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same tokens.")]

@@ -1,0 +1,39 @@
+"""The progress bar of downloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+
+def ensure_on_disk(model: str) -> None:
+    """Downloads the model, under a bar, when it is not on disk."""
+    from ultrafast.models import fetch
+
+    with download_bar(model) as update:
+        fetch.resolve(model, progress=update)
+
+
+@contextmanager
+def download_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A function to call with the bytes done and the total; the bar appears on stderr with the first call."""
+    with ExitStack() as stack:
+        show: Callable[[int, int | None], None] | None = None
+
+        def update(done: int, total: int | None) -> None:
+            nonlocal show
+            if show is None:
+                show = _start(title, stack)
+            show(done, total)
+
+        yield update
+
+
+def _start(title: str, stack: ExitStack) -> Callable[[int, int | None], None]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
+    task = progress.add_task(title)
+    return lambda done, total: progress.update(task, completed=done, total=total)

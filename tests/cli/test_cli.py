@@ -1,0 +1,117 @@
+"""The command line as a user meets it: each test runs the real program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = ("serve", "chat", "generate", "models", "pull", "info", "bench", "bench engine")
+HEAVY = ("numpy", "tokenizers", "starlette", "uvicorn", "huggingface_hub", "jinja2", "msgspec", "rich", "httpx")
+PROGRAM = [sys.executable, "-c", "from ultrafast.cli.main import main; main()"]
+
+
+def run(*arguments: str, stdin: str = "", cache: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "100"}
+    if cache:
+        environment |= {"ULTRAFAST_CACHE": str(cache / "models"), "HF_HOME": str(cache / "hub")}
+    return subprocess.run([*PROGRAM, *arguments], input=stdin, capture_output=True, text=True, env=environment)
+
+
+def test_help_names_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for command in COMMANDS:
+        assert f"\n  {command.split()[0]} " in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    done = run(*command.split(), "--help")
+    assert done.returncode == 0
+    assert f"Example: ultrafast {command}" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", ["--help", "serve --help", "info --help"])
+def test_help_imports_nothing_heavy(arguments: str) -> None:
+    script = (
+        "import sys\n"
+        "from ultrafast.cli.main import main\n"
+        "try:\n    main()\n"
+        f"finally:\n    sys.stderr.write(' '.join(sorted(set({HEAVY!r}) & set(sys.modules))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments.split()], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("serv", "Did you mean 'serve'?"),
+        ("nonsense", "No such command 'nonsense'"),
+        ("pull", "Missing argument"),
+        ("chat --threads 0", "--threads"),
+        ("generate hi --temperature warm", "--temperature"),
+        ("bench engin", "Did you mean 'engine'?"),
+    ],
+)
+def test_wrong_usage(arguments: str, says: str) -> None:
+    done = run(*arguments.split())
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["pull {}", "info --model {}", "chat hi --model {}", "generate hi --model {}", "bench engine --model {}"]
+)
+@pytest.mark.parametrize("model", ["smollm", "missing.gguf", "text.gguf"])
+def test_errors_are_one_line(command: str, model: str, tmp_path: Path) -> None:
+    (tmp_path / "text.gguf").write_text("not a model")
+    name = model if model == "smollm" else str(tmp_path / model)
+    done = run(*command.format(name).split(), cache=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("ultrafast: error: ")
+    assert done.stderr.count("\n") == 1
+    assert name in done.stderr
+
+
+def test_models_on_an_empty_disk(tmp_path: Path) -> None:
+    done = run("models", cache=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "smollm2-135m" in done.stdout
+    assert "ultrafast pull smollm2-135m" in done.stdout
+    (first, *_) = json.loads(run("models", "--json", cache=tmp_path).stdout)
+    assert first["name"] == "smollm2-135m"
+    assert first["path"] is None
+    assert first["licence"] == "Apache-2.0"
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([*PROGRAM, "models"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_interrupt_has_no_traceback() -> None:
+    script = (
+        "import signal, sys\n"
+        "from ultrafast.cli.main import main\n"
+        "class Interrupted:\n"
+        "    isatty = staticmethod(lambda: False)\n"
+        "    read = staticmethod(lambda: signal.raise_signal(signal.SIGINT))\n"
+        "sys.stdin = Interrupted()\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, "chat"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
