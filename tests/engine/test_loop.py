@@ -299,10 +299,9 @@ def test_flushes_tell_of_a_failure_after_all_text() -> None:
             engine.fail_next = RuntimeError("boom")
             engine.allow(1)
             await eventually(lambda: stream.ended)
-            text = ""
+            batches = aiter(flushes([stream], news, interval_s=0.001))
+            assert (await anext(batches))[0][1].text == text_of(4)
             with pytest.raises(RequestError):
-                async for batch in flushes([stream], news, interval_s=0.001):
-                    text += batch[0][1].text
-            assert text == text_of(4)
+                await anext(batches)
 
     run(main())

@@ -148,8 +148,10 @@ class EngineLoop:
                 if not stream.cancelled:
                     self._add(stream, outcome)
         for stream in cancelled:
-            if stream.sequence is not None and self._active.pop(stream.sequence, None):
-                self.engine.cancel(stream.sequence)
+            sequence = stream.sequence
+            if sequence is not None and sequence in self._active:
+                del self._active[sequence]
+                self.engine.cancel(sequence)
 
     def _add(self, stream: TokenStream, outcome: _Outcome) -> None:
         try:
