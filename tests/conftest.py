@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.tiny import write_tiny_model
 
+from support.tiny import write_tiny_model
 from ultrafast.models import fetch
 
 

@@ -112,6 +112,8 @@ class GgufFile:
         for _ in range(count):
             at = cursor.pos
             key = cursor.text("a metadata key", _MAX_KEY_BYTES)
+            if not key:
+                cursor.fail("a metadata key is empty", at)
             if key in self.metadata:
                 cursor.fail(f"metadata key {_quoted(key)} occurs twice", at)
             self.metadata[key] = cursor.value(cursor.u32("a metadata type"), f"metadata key {_quoted(key)}")
@@ -302,6 +304,8 @@ def _read_tensor(cursor: _Cursor) -> tuple[str, GgmlType, tuple[int, ...], int]:
     """Name, type, shape (rows first) and offset from the start of the data, all but the offset checked."""
     at = cursor.pos
     name = cursor.text("a tensor name", _MAX_NAME_BYTES)
+    if not name:
+        cursor.fail("a tensor name is empty", at)
     what = f"tensor {_quoted(name)}"
     num_dims = cursor.u32(f"{what}: the number of dimensions")
     if not 1 <= num_dims <= _MAX_DIMS:
