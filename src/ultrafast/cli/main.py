@@ -36,7 +36,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except UltrafastError as error:
-        print("ultrafast: error:", " ".join(str(error).split()), file=sys.stderr)
+        print(f"ultrafast: error: {error}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # The reader has left (`… | head`). Python flushes stdout once more at exit: let that go nowhere.

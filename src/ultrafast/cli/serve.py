@@ -21,10 +21,12 @@ def serve(
     Example: ultrafast serve --port 8080
     """
     started_at = time.monotonic()
+    from ultrafast.cli.progress import ensure_on_disk
     from ultrafast.engine.engine import Engine
     from ultrafast.engine.loop import EngineLoop
     from ultrafast.serving.server import bind, run
 
     listener = bind(host, port)  # before the model: a port in use is told at once
+    ensure_on_disk(model)
     engine = Engine(model, threads=threads, isa=isa, context=context)
     run(EngineLoop(engine), listener, started_at=started_at)
