@@ -25,7 +25,7 @@ def kernel_objects() -> dict[str, list[Path]]:
     """
     objects = defaultdict(list)
     for path in BUILD.glob("*/CMakeFiles/kernels_*.dir/**/*.o"):
-        cache = path.parents[len(path.relative_to(BUILD).parts) - 2] / "CMakeCache.txt"
+        cache = BUILD / path.relative_to(BUILD).parts[0] / "CMakeCache.txt"
         if "-fsanitize" not in cache.read_text():
             match = re.search(r"kernels_(\w+)\.dir", str(path))
             assert match
