@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ultrafast.errors import ModelFileError
@@ -12,6 +10,7 @@ from ultrafast.models.gguf import GgufFile
 from ultrafast.models.metadata import Metadata
 
 _FACTORS = "rope_freqs.weight"
+_MAX_FREQUENCY = 1e6  # radians per position; 1 without scaling. Angles stay exact enough at any position below it.
 
 
 def rope_inv_freq(file: GgufFile, meta: Metadata, rope_dim: int) -> tuple[float, ...]:
@@ -24,8 +23,8 @@ def rope_inv_freq(file: GgufFile, meta: Metadata, rope_dim: int) -> tuple[float,
     scale = _linear_factor(meta)
     factors = _pair_factors(file, rope_dim // 2)
     inv_freq = tuple(base ** (-2 * i / rope_dim) / scale / factor for i, factor in enumerate(factors))
-    if not all(math.isfinite(frequency) for frequency in inv_freq):
-        meta.fail("rope.freq_base", f"({base:g}) and the RoPE scaling give a frequency that is not finite")
+    if not all(0 < frequency <= _MAX_FREQUENCY for frequency in inv_freq):
+        meta.fail("rope.freq_base", f"({base:g}) and the RoPE scaling give frequencies out of range")
     return inv_freq
 
 
