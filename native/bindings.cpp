@@ -1,0 +1,241 @@
+// The Python extension ultrafast._native: checks what it is given once, releases the GIL, calls decode/.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "decode/burst.h"
+#include "kernels/dispatch.h"
+#include "model/forward.h"
+#include "model/reference.h"
+#include "model/tiles.h"
+#include "runtime/bandwidth.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ultrafast {
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+
+FloatMatrix new_matrix(size_t rows, size_t cols) {
+  auto* data = new float[rows * cols];
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return FloatMatrix(data, {rows, cols}, owner);
+}
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::invalid_argument(what);
+}
+
+FileTensor checked_tensor(const std::string& name, int type, int64_t rows, int64_t cols, const Bytes& data) {
+  require(is_supported_type(type), name + ": unsupported tensor type");
+  require(rows > 0 && cols > 0 && rows <= INT32_MAX && cols <= INT32_MAX, name + ": bad shape");
+  const bool blocked = is_quantized(tile_kind(type));
+  require(!blocked || cols % kBlock == 0, name + ": columns are not a multiple of 32");
+  require(data.size() == static_cast<size_t>(rows) * file_row_bytes(type, static_cast<int>(cols)), name + ": wrong number of bytes");
+  return {type, static_cast<int>(rows), static_cast<int>(cols), data.data()};
+}
+
+void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
+  require(c.num_layers > 0 && c.hidden_size > 0 && c.intermediate_size > 0 && c.num_heads > 0 && c.num_kv_heads > 0 && c.head_dim > 0 &&
+              c.vocab_size > 0,
+          "model sizes must be positive");
+  require(c.num_heads % c.num_kv_heads == 0 && c.head_dim % 2 == 0 && c.rope_dim() <= c.head_dim, "bad attention shape");
+  const auto expect = [&](const std::string& name, int rows, int cols) {
+    const auto it = tensors.find(name);
+    require(it != tensors.end(), name + ": missing");
+    require(it->second.rows == rows && it->second.cols == cols, name + ": wrong shape");
+    require(rows > 1 || !is_quantized(tile_kind(it->second.type)), name + ": vectors must not be quantised");
+  };
+  expect("token_embd.weight", c.vocab_size, c.hidden_size);
+  expect("output_norm.weight", 1, c.hidden_size);
+  if (tensors.contains("output.weight")) expect("output.weight", c.vocab_size, c.hidden_size);
+  for (int i = 0; i < c.num_layers; ++i) {
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    expect(prefix + "attn_norm.weight", 1, c.hidden_size);
+    expect(prefix + "ffn_norm.weight", 1, c.hidden_size);
+    expect(prefix + "attn_q.weight", c.q_size(), c.hidden_size);
+    expect(prefix + "attn_k.weight", c.kv_size(), c.hidden_size);
+    expect(prefix + "attn_v.weight", c.kv_size(), c.hidden_size);
+    expect(prefix + "attn_output.weight", c.hidden_size, c.q_size());
+    expect(prefix + "ffn_gate.weight", c.intermediate_size, c.hidden_size);
+    expect(prefix + "ffn_up.weight", c.intermediate_size, c.hidden_size);
+    expect(prefix + "ffn_down.weight", c.hidden_size, c.intermediate_size);
+    if (tensors.contains(prefix + "attn_q.bias")) {
+      expect(prefix + "attn_q.bias", 1, c.q_size());
+      expect(prefix + "attn_k.bias", 1, c.kv_size());
+      expect(prefix + "attn_v.bias", 1, c.kv_size());
+    }
+  }
+}
+
+// A loaded model with its KV blocks and decoder.
+class Model {
+ public:
+  using TensorArgs = std::vector<std::tuple<std::string, int, int64_t, int64_t, Bytes>>;
+
+  Model(ModelConfig config, const TensorArgs& tensor_args, const std::string& isa, std::vector<int> cpus, int num_blocks, int max_rows,
+        int max_logits, int max_context)
+      : vocab_size_(config.vocab_size), num_blocks_(num_blocks), max_logits_(max_logits), max_context_(max_context) {
+    const bool reference = isa == "reference";
+    const KernelTable* kernels = reference ? &kernel_table_scalar : find_kernels(isa);
+    require(kernels != nullptr, "instruction set not supported: " + isa);
+    require(!cpus.empty() && num_blocks > 0 && max_rows > 0 && max_logits > 0 && max_context > 0, "bad limits");
+    FileTensors tensors;
+    for (const auto& [name, type, rows, cols, data] : tensor_args) tensors[name] = checked_tensor(name, type, rows, cols, data);
+    check_shapes(config, tensors);
+    nb::gil_scoped_release release;
+    workers_ = std::make_unique<Workers>(cpus);
+    std::unique_ptr<Forward> forward;
+    if (reference)
+      forward = std::make_unique<ReferenceForward>(config, tensors, *workers_, num_blocks, max_rows, max_logits);
+    else
+      forward = std::make_unique<TileForward>(config, tensors, *kernels, *workers_, num_blocks, max_rows, max_logits, max_context);
+    decoder_ = std::make_unique<Decoder>(std::move(forward), *kernels, *workers_, config.vocab_size, max_rows);
+  }
+
+  int run(const std::vector<std::pair<Sequence*, int>>& burst, int max_steps, double time_limit_s) {
+    std::vector<BurstEntry> entries;
+    int64_t rows = 0;
+    for (const auto& [sequence, chunk] : burst) {
+      require(sequence != nullptr && chunk > 0, "bad burst entry");
+      check(*sequence, std::min<int64_t>(static_cast<int64_t>(sequence->tokens.size()) - 1 + max_steps,
+                                         static_cast<int64_t>(sequence->num_prompt) + sequence->max_tokens - 1));
+      rows += std::min(chunk, std::max(sequence->num_pending(), 1));
+      entries.push_back({sequence, chunk});
+    }
+    require(rows <= decoder_->max_rows(), "too many tokens in a burst");
+    require(static_cast<int>(entries.size()) <= max_logits_, "too many sequences in a burst");
+    require(max_steps > 0 && time_limit_s >= 0.0 && time_limit_s < 1e6, "bad burst limits");
+    nb::gil_scoped_release release;
+    return decoder_->run(entries, {max_steps, std::chrono::nanoseconds(static_cast<int64_t>(time_limit_s * 1e9))});
+  }
+
+  FloatMatrix all_logits(Sequence& sequence, int chunk) {
+    check(sequence, static_cast<int64_t>(sequence.tokens.size()));
+    require(sequence.num_computed == 0 && !sequence.tokens.empty(), "all_logits needs a fresh sequence");
+    require(chunk > 0 && chunk <= std::min(decoder_->max_rows(), max_logits_), "bad chunk");
+    FloatMatrix out = new_matrix(sequence.tokens.size(), static_cast<size_t>(vocab_size_));
+    nb::gil_scoped_release release;
+    decoder_->all_logits(sequence, chunk, out.data());
+    return out;
+  }
+
+  double read_bandwidth(size_t bytes, int repeats) {
+    require(bytes > 0 && repeats > 0, "bad sizes");
+    nb::gil_scoped_release release;
+    return ultrafast::read_bandwidth(*workers_, bytes, repeats);
+  }
+
+  void interrupt() { decoder_->interrupt(); }
+  size_t bytes_per_token() const { return decoder_->forward().bytes_per_token(); }
+  int num_pinned() const { return workers_->pinned(); }
+
+ private:
+  // Everything that native code will index with: token ids, and blocks for `positions` positions.
+  void check(const Sequence& s, int64_t positions) const {
+    require(positions <= max_context_, "sequence is longer than the context");
+    require(static_cast<int64_t>(s.block_table.size()) * kKvBlock >= std::max<int64_t>(positions, 1), "too few KV blocks");
+    for (const int32_t block : s.block_table) require(block >= 0 && block < num_blocks_, "KV block out of range");
+    for (size_t i = static_cast<size_t>(s.num_computed); i < s.tokens.size(); ++i)
+      require(s.tokens[i] >= 0 && s.tokens[i] < vocab_size_, "token id out of range");
+  }
+
+  const int vocab_size_, num_blocks_, max_logits_, max_context_;
+  std::unique_ptr<Workers> workers_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+FloatMatrix dequantize(int type, int64_t rows, int64_t cols, const Bytes& data, bool through_tiles) {
+  const FileTensor tensor = checked_tensor("tensor", type, rows, cols, data);
+  FloatMatrix out = new_matrix(static_cast<size_t>(rows), static_cast<size_t>(cols));
+  std::vector<uint8_t> tiles(group_bytes(tile_kind(type), tensor.cols));
+  for (int r = 0; r < tensor.rows; ++r) {
+    float* row = out.data() + static_cast<size_t>(r) * static_cast<size_t>(cols);
+    if (through_tiles) {
+      if (r % kLanes == 0) repack_group(type, tensor.data, tensor.rows, tensor.cols, r / kLanes, tiles.data());
+      dequantize_tile_row(tile_kind(type), tiles.data(), tensor.cols, r % kLanes, row);
+    } else {
+      dequantize_row(type, tensor.data + static_cast<size_t>(r) * file_row_bytes(type, tensor.cols), tensor.cols, row);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.attr("KV_BLOCK") = kKvBlock;
+  m.def("available_isas", [] {
+    std::vector<std::string> names;
+    for (const KernelTable* table : available_kernels()) names.emplace_back(table->name);
+    return names;
+  });
+  m.def("supported_isas", [] {
+    std::vector<std::string> names;
+    for (const KernelTable* table : available_kernels())
+      if (is_supported(*table)) names.emplace_back(table->name);
+    return names;
+  });
+  m.def("uniform_at", &uniform_at, "seed"_a, "position"_a);
+  m.def("dequantize", &dequantize, "type"_a, "rows"_a, "cols"_a, "data"_a, "through_tiles"_a);
+
+  nb::class_<ModelConfig>(m, "ModelConfig")
+      .def(
+          "__init__",
+          [](ModelConfig* self, int num_layers, int hidden_size, int intermediate_size, int num_heads, int num_kv_heads, int head_dim,
+             int vocab_size, float rms_norm_eps, std::vector<double> rope_inv_freq) {
+            new (self) ModelConfig{num_layers,   hidden_size, intermediate_size, num_heads,    num_kv_heads,
+                                   head_dim,     vocab_size,  rms_norm_eps,      std::move(rope_inv_freq)};
+          },
+          nb::kw_only(), "num_layers"_a, "hidden_size"_a, "intermediate_size"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a,
+          "vocab_size"_a, "rms_norm_eps"_a, "rope_inv_freq"_a);
+
+  nb::class_<Sequence>(m, "Sequence")
+      .def(
+          "__init__",
+          [](Sequence* self, std::vector<int32_t> prompt, int max_tokens, std::vector<int32_t> stop_tokens, float temperature, int top_k,
+             float top_p, float min_p, float repetition_penalty, float presence_penalty, float frequency_penalty,
+             std::vector<std::pair<int32_t, float>> logit_bias, uint64_t seed, int num_logprobs) {
+            require(!prompt.empty() && max_tokens >= 0, "a sequence needs a prompt");
+            new (self) Sequence(std::move(prompt), max_tokens, std::move(stop_tokens),
+                                {temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
+                                 std::move(logit_bias), seed, num_logprobs});
+          },
+          "prompt"_a, "max_tokens"_a, "stop_tokens"_a, nb::kw_only(), "temperature"_a = 0.0f, "top_k"_a = 0, "top_p"_a = 1.0f,
+          "min_p"_a = 0.0f, "repetition_penalty"_a = 1.0f, "presence_penalty"_a = 0.0f, "frequency_penalty"_a = 0.0f,
+          "logit_bias"_a = std::vector<std::pair<int32_t, float>>{}, "seed"_a = 0, "num_logprobs"_a = -1)
+      .def_rw("block_table", &Sequence::block_table)
+      .def_prop_ro("num_computed", [](const Sequence& s) { return s.num_computed; })
+      .def_prop_ro("num_pending", &Sequence::num_pending)
+      .def_prop_ro("num_output", &Sequence::num_output)
+      .def_prop_ro("finish", [](const Sequence& s) { return static_cast<int>(s.finish); })
+      .def("take", [](Sequence& s) {  // output tokens since the last call, and their logprobs when asked for
+        std::vector<int32_t> tokens(s.tokens.begin() + s.num_prompt + s.num_delivered, s.tokens.end());
+        std::vector<std::pair<float, std::vector<std::pair<int32_t, float>>>> logprobs;
+        for (size_t i = static_cast<size_t>(s.num_delivered); i < s.logprobs.size(); ++i)
+          logprobs.emplace_back(s.logprobs[i].chosen, std::move(s.logprobs[i].top));
+        s.num_delivered = s.num_output();
+        return std::pair(std::move(tokens), std::move(logprobs));
+      });
+
+  nb::class_<Model>(m, "Model")
+      .def(nb::init<ModelConfig, const Model::TensorArgs&, const std::string&, std::vector<int>, int, int, int, int>(), "config"_a,
+           "tensors"_a, nb::kw_only(), "isa"_a, "cpus"_a, "num_blocks"_a, "max_rows"_a, "max_logits"_a, "max_context"_a)
+      .def("run", &Model::run, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a)
+      .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)
+      .def("read_bandwidth", &Model::read_bandwidth, "bytes"_a, "repeats"_a = 3)
+      .def("interrupt", &Model::interrupt)
+      .def_prop_ro("bytes_per_token", &Model::bytes_per_token)
+      .def_prop_ro("num_pinned", &Model::num_pinned);
+}
+
+}  // namespace ultrafast

@@ -1,0 +1,85 @@
+// The native loop: several steps of forward pass, sampling and stop detection without returning to Python.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "decode/sampler.h"
+#include "model/batch.h"
+
+namespace ultrafast {
+
+enum class Finish : int { kNone, kStop, kLength };
+
+// A request's running state. Tokens [0, num_computed) are in the KV cache; the rest wait to be computed.
+struct Sequence {
+  Sequence(std::vector<int32_t> prompt, int max_tokens, std::vector<int32_t> stop_tokens, SamplingParams params);
+
+  std::vector<int32_t> tokens;       // prompt, then output
+  const int num_prompt;
+  const int max_tokens;              // the output ends here with Finish::kLength; 0 computes the prompt alone
+  const std::vector<int32_t> stop_tokens;
+  std::vector<int32_t> block_table;  // must cover every position that a burst computes
+  int num_computed = 0;
+  int num_delivered = 0;             // output tokens already handed to Python
+  Finish finish = Finish::kNone;
+  Sampler sampler;
+  std::vector<Logprobs> logprobs;    // of every output token, when asked for
+
+  int num_output() const { return static_cast<int>(tokens.size()) - num_prompt; }
+  // Tokens still to be computed before the next can be sampled; 1 while decoding.
+  int num_pending() const { return static_cast<int>(tokens.size()) - num_computed; }
+};
+
+// One sequence's place in a burst.
+struct BurstEntry {
+  Sequence* sequence;
+  int prefill_chunk;  // most pending tokens to compute in one step
+};
+
+struct BurstLimits {
+  int max_steps;
+  std::chrono::nanoseconds time_limit;  // checked between steps; one step is always made
+};
+
+class Decoder {
+ public:
+  Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, Workers& workers, int vocab_size, int max_rows);
+
+  // Runs steps until the limits, an interrupt, the end of every sequence, or the first output token of any: that one should
+  // reach its client at once. Each step computes up to prefill_chunk pending tokens of every entry and samples where
+  // the last token was computed. The chunks together must not exceed max_rows. Returns the number of steps.
+  int run(const std::vector<BurstEntry>& entries, const BurstLimits& limits);
+
+  // Logits after every token of a fresh sequence: f32 [tokens][vocab], the tokens computed in chunks.
+  void all_logits(Sequence& sequence, int chunk, float* out);
+
+  // Ends the running burst after its current step; a later burst is not affected. Callable from any thread.
+  void interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
+
+  const Forward& forward() const { return *forward_; }
+  int max_rows() const { return max_rows_; }
+
+ private:
+  struct Scratch {
+    std::vector<float> weights;
+    std::vector<int32_t> order;
+  };
+
+  bool build_batch(const std::vector<BurstEntry>& entries);
+  void sample(const Worker& worker);
+
+  std::unique_ptr<Forward> forward_;
+  const KernelTable& kernels_;
+  Workers& workers_;
+  const int vocab_size_;
+  const int max_rows_;
+  std::atomic<bool> interrupted_{false};
+  Batch batch_;
+  std::vector<Sequence*> sampled_;  // sequence of each logits row
+  std::vector<Scratch> scratch_;    // one per worker
+};
+
+}  // namespace ultrafast

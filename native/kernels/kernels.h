@@ -1,0 +1,111 @@
+// The math of the engine: one table of function pointers per instruction set.
+//
+// Rules for everything in this folder:
+//  - kernels take row ranges and plain pointers; they know no threads, allocation, Python or exceptions;
+//  - files built for one instruction set contain intrinsics, fixed-width types and internal-linkage functions only, so
+//    that the linker can never hand code built for one processor to another (tests/test_kernel_symbols.py checks);
+//  - every kernel fixes its accumulation order per output element, whatever the number of rows, tokens or workers,
+//    and all instruction sets use the same order and the same fused multiply-adds: their results are equal bit for bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ultrafast {
+
+constexpr int kLanes = 16;     // output rows of a tile
+constexpr int kBlock = 32;     // inputs of a quantised tile, and of one activation scale
+constexpr int kKvBlock = 64;   // positions of a KV block, and of one attention chunk
+constexpr int kMaxTokensPerPass = 4;  // tokens that share one pass over a tile
+
+// Weight formats in memory. A tile is 16 output rows x 32 inputs; quantised tiles of one row group follow each other.
+//   kQ4_0  256 B nibbles, 16 f16 scales                       weight = scale * (nibble - 8)
+//   kQ4_1  256 B nibbles, 16 f16 scales, 16 f16 minima        weight = scale * nibble + minimum
+//   kQ8_0  512 B bytes, 16 f16 scales                         weight = scale * (byte - 128)
+//   kF16, kBF16, kF32   per input 16 values                   weight = value
+// Nibble byte [16 * 4 * j + 4 * row + c], j < 4: low half is input 4j + c, high half is input 16 + 4j + c.
+// Byte [16 * 4 * j + 4 * row + c], j < 8, is input 4j + c.
+enum class TileKind : int { kQ4_0, kQ4_1, kQ8_0, kF16, kBF16, kF32 };
+constexpr int kNumTileKinds = 6;
+
+// Bytes of a row group (16 rows x cols inputs); quantised kinds need cols % 32 == 0.
+constexpr size_t group_bytes(TileKind kind, int cols) {
+  switch (kind) {
+    case TileKind::kQ4_0: return static_cast<size_t>(cols / kBlock) * (256 + 32);
+    case TileKind::kQ4_1: return static_cast<size_t>(cols / kBlock) * (256 + 64);
+    case TileKind::kQ8_0: return static_cast<size_t>(cols / kBlock) * (512 + 32);
+    case TileKind::kF16:
+    case TileKind::kBF16: return static_cast<size_t>(cols) * kLanes * 2;
+    case TileKind::kF32: return static_cast<size_t>(cols) * kLanes * 4;
+  }
+  return 0;
+}
+constexpr bool is_quantized(TileKind kind) { return kind <= TileKind::kQ8_0; }
+
+// One token's input to a matrix. Quantised matrices read 16-bit fixed point per block of 32 inputs,
+// x = scale * (256 * hi + lo); others read f32.
+struct ActRow {
+  int8_t* hi;         // [cols]
+  int8_t* lo;         // [cols]
+  int16_t* pairs;     // [cols] 256 * hi + lo, each four inputs ordered 0 2 1 3; only written where an ISA reads it
+  float* scale;       // [cols / 32]
+  float* scaled_sum;  // [cols / 32] scale * sum of the block's integers
+  int32_t* sum;       // [cols / 32]
+  float* f32;         // [cols]
+};
+
+struct AttentionChunk {
+  const float* q;     // [num_q][head_dim], scaled by 1 / sqrt(head_dim): query heads that share this KV head
+  int num_q;
+  int head_dim;
+  int padded_dim;     // head_dim rounded up to 16: row length of v and acc
+  const uint16_t* k;  // f16 [kKvBlock / 16][head_dim][16]: transposed in groups of 16 positions
+  const uint16_t* v;  // f16 [kKvBlock][padded_dim]
+  int length;         // valid positions, 1 ... kKvBlock
+  // Results for this chunk alone: softmax numerators relative to the chunk's own maximum.
+  float* max;         // [num_q]
+  float* sum;         // [num_q]
+  float* acc;         // [num_q][padded_dim]
+};
+
+struct KernelTable {
+  const char* name;
+
+  // out[t * out_stride + 16 * g + lane] = sum over inputs of row 16 * g + lane times token t, for g < num_groups, t < num_tokens.
+  // Order: blocks ascending; within a block the integer dot product is exact.
+  void (*matmul[kNumTileKinds])(const uint8_t* tiles, int num_groups, int cols, const ActRow* x, int num_tokens, float* out,
+                                ptrdiff_t out_stride);
+
+  // out = x / sqrt(mean(x^2) + eps) * weight; 16 partial sums, element i in sum i % 16, then a halving tree.
+  void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
+
+  // Fills hi, lo, (pairs,) scale, scaled_sum, sum from x[n]; n % 32 == 0. Rounds to nearest even.
+  void (*quantize)(const float* x, int n, const ActRow& out);
+
+  // Rotates consecutive pairs (x[2i], x[2i+1]) by the angle with cos_sin[2i], cos_sin[2i+1]; n even.
+  void (*rope)(float* x, const float* cos_sin, int n);
+
+  // out[i] = gate[i] * sigmoid(gate[i]) * up[i].
+  void (*silu_mul)(const float* gate, const float* up, int n, float* out);
+
+  void (*attention)(const AttentionChunk& chunk);
+
+  // Folds the next chunk's (max, sum, acc) of one query head into the running ones; dim % 16 == 0.
+  void (*attention_merge)(float* max, float* sum, float* acc, float chunk_max, float chunk_sum, const float* chunk_acc, int dim);
+
+  void (*add)(float* x, const float* y, int n);               // x += y
+  void (*scale)(float* x, float factor, int n);               // x *= factor
+  void (*to_f16)(const float* x, uint16_t* out, int n);       // clamped to the finite range, round to nearest even
+
+  // Index of the largest value; the lowest index wins a tie; NaN never wins. n >= 1.
+  int (*argmax)(const float* x, int n);
+
+  // out[i] = exp((x[i] - max) * factor); returns the sum: 16 partial sums, then a halving tree.
+  float (*softmax_numerators)(const float* x, int n, float max, float factor, float* out);
+};
+
+extern const KernelTable kernel_table_scalar;
+extern const KernelTable kernel_table_avx2;
+extern const KernelTable kernel_table_avx512vnni;
+
+}  // namespace ultrafast

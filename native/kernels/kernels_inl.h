@@ -1,0 +1,357 @@
+// The kernels, written once over sixteen lanes. Each table_<isa>.cpp includes its lanes and then this file, so every
+// function here has internal linkage and every instruction set runs the same operations in the same order.
+
+namespace ultrafast {
+namespace {
+
+constexpr float kInfinity = __builtin_huge_valf();
+// Weights stream from memory: ask for the tile this far ahead (docs/performance.md has the measurements).
+constexpr int kPrefetchBytes = 7 * 1024;
+
+inline F32 load_first(const float* p, int n) {  // n < 16; the rest is 0
+  alignas(64) float lanes[16] = {};
+  __builtin_memcpy(lanes, p, static_cast<size_t>(n) * sizeof(float));
+  return load(lanes);
+}
+
+inline void store_first(float* p, F32 x, int n) {
+  alignas(64) float lanes[16];
+  store(lanes, x);
+  __builtin_memcpy(p, lanes, static_cast<size_t>(n) * sizeof(float));
+}
+
+// exp by range reduction, x = n ln 2 + r, and the Taylor series of e^r to r^7 (|r| <= ln 2 / 2: relative error 6e-9
+// before rounding). Arguments are clamped to the range where neither the power of two nor the result leaves f32; the order
+// of the operands sends NaN to the lower end, so that a NaN score weighs nothing.
+inline F32 exp(F32 x) {
+  x = max(min(set1(88.0f), x), set1(-87.0f));
+  const I32 n = round_to_i32(mul(x, set1(1.44269504f)));
+  const F32 nf = to_f32(n);
+  F32 r = fma(nf, set1(-0.693359375f), x);  // ln 2 in two parts (Cody and Waite): the first has few bits, so n times it is exact
+  r = fma(nf, set1(2.12194440e-4f), r);
+  F32 y = set1(1.0f / 5040);
+  y = fma(y, r, set1(1.0f / 720));
+  y = fma(y, r, set1(1.0f / 120));
+  y = fma(y, r, set1(1.0f / 24));
+  y = fma(y, r, set1(1.0f / 6));
+  y = fma(y, r, set1(0.5f));
+  y = fma(y, r, set1(1.0f));
+  y = fma(y, r, set1(1.0f));
+  return times_pow2(y, n);
+}
+
+inline float exp1(float x) {
+  alignas(64) float lanes[16];
+  store(lanes, exp(set1(x)));
+  return lanes[0];
+}
+
+// ---- matrix products ------------------------------------------------------------------------------------------------
+
+inline void prefetch_tile(const uint8_t* tile, int bytes) {
+  for (int line = 0; line < bytes; line += 64) prefetch(tile + kPrefetchBytes + line);
+}
+
+template <int M>
+void rows_q4_0(const uint8_t* tiles, int cols, const ActRow* x, float* out, ptrdiff_t out_stride) {
+  constexpr int kTile = 288;
+  F32 acc[M];
+  for (int t = 0; t < M; ++t) acc[t] = set1(0.0f);
+  for (int b = 0; b < cols / kBlock; ++b, tiles += kTile) {
+    prefetch_tile(tiles, kTile);
+    I32 dots[M];
+    dot_nibbles<M>(tiles, x, b * kBlock, dots);
+    const F32 scale = load_f16(reinterpret_cast<const uint16_t*>(tiles + 256));
+    for (int t = 0; t < M; ++t) {
+      const F32 dot = to_f32(sub_eight_times(dots[t], x[t].sum[b]));
+      acc[t] = fma(dot, mul(scale, set1(x[t].scale[b])), acc[t]);
+    }
+  }
+  for (int t = 0; t < M; ++t) store(out + t * out_stride, acc[t]);
+}
+
+template <int M>
+void rows_q4_1(const uint8_t* tiles, int cols, const ActRow* x, float* out, ptrdiff_t out_stride) {
+  constexpr int kTile = 320;
+  F32 acc[M], minima[M];
+  for (int t = 0; t < M; ++t) acc[t] = minima[t] = set1(0.0f);
+  for (int b = 0; b < cols / kBlock; ++b, tiles += kTile) {
+    prefetch_tile(tiles, kTile);
+    I32 dots[M];
+    dot_nibbles<M>(tiles, x, b * kBlock, dots);
+    const F32 scale = load_f16(reinterpret_cast<const uint16_t*>(tiles + 256));
+    const F32 minimum = load_f16(reinterpret_cast<const uint16_t*>(tiles + 288));
+    for (int t = 0; t < M; ++t) {
+      acc[t] = fma(to_f32(dots[t]), mul(scale, set1(x[t].scale[b])), acc[t]);
+      minima[t] = fma(minimum, set1(x[t].scaled_sum[b]), minima[t]);
+    }
+  }
+  for (int t = 0; t < M; ++t) store(out + t * out_stride, add(acc[t], minima[t]));
+}
+
+template <int M>
+void rows_q8_0(const uint8_t* tiles, int cols, const ActRow* x, float* out, ptrdiff_t out_stride) {
+  constexpr int kTile = 544;
+  F32 acc[M];
+  for (int t = 0; t < M; ++t) acc[t] = set1(0.0f);
+  for (int b = 0; b < cols / kBlock; ++b, tiles += kTile) {
+    prefetch_tile(tiles, kTile);
+    I32 dots[M];
+    dot_bytes<M>(tiles, x, b * kBlock, b, dots);
+    const F32 scale = load_f16(reinterpret_cast<const uint16_t*>(tiles + 512));
+    for (int t = 0; t < M; ++t) acc[t] = fma(to_f32(dots[t]), mul(scale, set1(x[t].scale[b])), acc[t]);
+  }
+  for (int t = 0; t < M; ++t) store(out + t * out_stride, acc[t]);
+}
+
+inline F32 load_weight(const float* p) { return load(p); }
+struct F16Weight { uint16_t bits; };
+struct Bf16Weight { uint16_t bits; };
+inline F32 load_weight(const F16Weight* p) { return load_f16(&p->bits); }
+inline F32 load_weight(const Bf16Weight* p) { return load_bf16(&p->bits); }
+
+// Two partial sums, even and odd inputs, so that a fused multiply-add need not wait for the one before it.
+template <int M, typename Weight>
+void rows_float(const uint8_t* tiles, int cols, const ActRow* x, float* out, ptrdiff_t out_stride) {
+  const auto* w = reinterpret_cast<const Weight*>(tiles);
+  F32 even[M], odd[M];
+  for (int t = 0; t < M; ++t) even[t] = odd[t] = set1(0.0f);
+  int i = 0;
+  for (; i + 2 <= cols; i += 2, w += 2 * kLanes) {
+    prefetch_tile(reinterpret_cast<const uint8_t*>(w), 2 * kLanes * static_cast<int>(sizeof(Weight)));
+    const F32 w0 = load_weight(w), w1 = load_weight(w + kLanes);
+    for (int t = 0; t < M; ++t) {
+      even[t] = fma(w0, set1(x[t].f32[i]), even[t]);
+      odd[t] = fma(w1, set1(x[t].f32[i + 1]), odd[t]);
+    }
+  }
+  if (i < cols)
+    for (int t = 0; t < M; ++t) even[t] = fma(load_weight(w), set1(x[t].f32[i]), even[t]);
+  for (int t = 0; t < M; ++t) store(out + t * out_stride, add(even[t], odd[t]));
+}
+
+using RowsFn = void (*)(const uint8_t*, int, const ActRow*, float*, ptrdiff_t);
+
+// Group by group, so that a group's tiles stay in the nearest cache while all tokens pass over them.
+template <TileKind kKind, RowsFn kOne, RowsFn kTwo, RowsFn kThree, RowsFn kFour>
+void matmul(const uint8_t* tiles, int num_groups, int cols, const ActRow* x, int num_tokens, float* out, ptrdiff_t out_stride) {
+  static_assert(kMaxTokensPerPass == 4);
+  const size_t bytes = group_bytes(kKind, cols);
+  for (int g = 0; g < num_groups; ++g, tiles += bytes, out += kLanes) {
+    int t = 0;
+    for (; t + 4 <= num_tokens; t += 4) kFour(tiles, cols, x + t, out + t * out_stride, out_stride);
+    switch (num_tokens - t) {
+      case 3: kThree(tiles, cols, x + t, out + t * out_stride, out_stride); break;
+      case 2: kTwo(tiles, cols, x + t, out + t * out_stride, out_stride); break;
+      case 1: kOne(tiles, cols, x + t, out + t * out_stride, out_stride); break;
+      default: break;
+    }
+  }
+}
+
+// ---- vectors --------------------------------------------------------------------------------------------------------
+
+void rms_norm(const float* x, const float* weight, int n, float eps, float* out) {
+  F32 squares = set1(0.0f);
+  int i = 0;
+  for (; i + 16 <= n; i += 16) squares = fma(load(x + i), load(x + i), squares);
+  if (i < n) {
+    const F32 tail = load_first(x + i, n - i);
+    squares = fma(tail, tail, squares);
+  }
+  const F32 scale = set1(1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(n) + eps));
+  for (i = 0; i + 16 <= n; i += 16) store(out + i, mul(mul(load(x + i), scale), load(weight + i)));
+  if (i < n) store_first(out + i, mul(mul(load_first(x + i, n - i), scale), load_first(weight + i, n - i)), n - i);
+}
+
+void quantize(const float* x, int n, const ActRow& out) {
+  constexpr float kLimit = 127 * 256;  // the largest multiple of 256 whose high byte is a signed byte
+  for (int b = 0; b < n / kBlock; ++b, x += kBlock) {
+    const F32 first = load(x), second = load(x + 16);
+    const float largest = reduce_max(max(abs(first), abs(second)));
+    const float scale = largest / kLimit;
+    const F32 inverse = set1(largest > 0.0f ? kLimit / largest : 0.0f);
+    const F32 lower = set1(-kLimit), upper = set1(kLimit);  // clamping also turns NaN into a number
+    const I32 a = round_to_i32(min(max(mul(first, inverse), lower), upper));
+    const I32 c = round_to_i32(min(max(mul(second, inverse), lower), upper));
+    const int32_t sum = store_fixed(out, b * kBlock, a, c);
+    out.scale[b] = scale;
+    out.sum[b] = sum;
+    out.scaled_sum[b] = scale * static_cast<float>(sum);
+  }
+}
+
+void rope(float* x, const float* cos_sin, int n) {
+  for (int i = 0; i < n; i += 2) {
+    const float a = x[i], b = x[i + 1];
+    x[i] = a * cos_sin[i] - b * cos_sin[i + 1];
+    x[i + 1] = a * cos_sin[i + 1] + b * cos_sin[i];
+  }
+}
+
+inline F32 silu_mul_lanes(F32 gate, F32 up) {
+  const F32 one = set1(1.0f);
+  return mul(div(gate, add(one, exp(sub(set1(0.0f), gate)))), up);
+}
+
+void silu_mul(const float* gate, const float* up, int n, float* out) {
+  int i = 0;
+  for (; i + 16 <= n; i += 16) store(out + i, silu_mul_lanes(load(gate + i), load(up + i)));
+  if (i < n) store_first(out + i, silu_mul_lanes(load_first(gate + i, n - i), load_first(up + i, n - i)), n - i);
+}
+
+void add_into(float* x, const float* y, int n) {
+  int i = 0;
+  for (; i + 16 <= n; i += 16) store(x + i, add(load(x + i), load(y + i)));
+  for (; i < n; ++i) x[i] += y[i];
+}
+
+void scale_by(float* x, float factor, int n) {
+  int i = 0;
+  for (; i + 16 <= n; i += 16) store(x + i, mul(load(x + i), set1(factor)));
+  for (; i < n; ++i) x[i] *= factor;
+}
+
+void to_f16(const float* x, uint16_t* out, int n) {
+  const F32 lower = set1(-65504.0f), upper = set1(65504.0f);
+  int i = 0;
+  for (; i + 16 <= n; i += 16) store_f16(out + i, min(max(load(x + i), lower), upper));
+  if (i < n) {
+    uint16_t tail[16];
+    store_f16(tail, min(max(load_first(x + i, n - i), lower), upper));
+    __builtin_memcpy(out + i, tail, static_cast<size_t>(n - i) * sizeof(uint16_t));
+  }
+}
+
+int argmax(const float* x, int n) {
+  constexpr int kChunk = 512;
+  float best = -kInfinity;
+  int best_chunk = 0;
+  for (int c = 0; c < n; c += kChunk) {
+    const int end = c + kChunk < n ? c + kChunk : n;
+    F32 largest = set1(-kInfinity);
+    int i = c;
+    for (; i + 16 <= end; i += 16) largest = max(load(x + i), largest);
+    float chunk_best = reduce_max(largest);
+    for (; i < end; ++i) chunk_best = x[i] > chunk_best ? x[i] : chunk_best;
+    if (chunk_best > best) {
+      best = chunk_best;
+      best_chunk = c;
+    }
+  }
+  for (int i = best_chunk; i < n; ++i)
+    if (x[i] == best) return i;
+  return 0;  // nothing but NaN
+}
+
+float softmax_numerators(const float* x, int n, float largest, float factor, float* out) {
+  const F32 m = set1(largest), f = set1(factor);
+  F32 total = set1(0.0f);
+  int i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const F32 e = exp(mul(sub(load(x + i), m), f));
+    store(out + i, e);
+    total = add(total, e);
+  }
+  if (i < n) {
+    const F32 e = keep_first(exp(mul(sub(load_first(x + i, n - i), m), f)), n - i, 0.0f);
+    store_first(out + i, e, n - i);
+    total = add(total, e);
+  }
+  return reduce_add(total);
+}
+
+// ---- attention ------------------------------------------------------------------------------------------------------
+
+// N query heads that share one KV head: each key and value vector is loaded once for all of them.
+template <int N>
+void attend(const AttentionChunk& c, int first) {
+  constexpr int kGroups = kKvBlock / kLanes;
+  const int groups = (c.length + kLanes - 1) / kLanes;
+  alignas(64) float weights[N][kKvBlock];
+  F32 largest[N];
+  for (int h = 0; h < N; ++h) largest[h] = set1(-kInfinity);
+  for (int g = 0; g < groups; ++g) {
+    const uint16_t* k = c.k + static_cast<ptrdiff_t>(g) * c.head_dim * kLanes;
+    F32 score[N];
+    for (int h = 0; h < N; ++h) score[h] = set1(0.0f);
+    for (int d = 0; d < c.head_dim; ++d) {
+      const F32 key = load_f16(k + d * kLanes);
+      for (int h = 0; h < N; ++h) score[h] = fma(set1(c.q[(first + h) * c.head_dim + d]), key, score[h]);
+    }
+    for (int h = 0; h < N; ++h) {
+      score[h] = keep_first(score[h], c.length - g * kLanes, -kInfinity);
+      store(weights[h] + g * kLanes, score[h]);
+      largest[h] = max(score[h], largest[h]);
+    }
+  }
+  static_assert(kGroups * kLanes == kKvBlock);
+  for (int h = 0; h < N; ++h) {
+    const float m = reduce_max(largest[h]);
+    F32 sum = set1(0.0f);
+    for (int g = 0; g < groups; ++g) {
+      const F32 e = keep_first(exp(sub(load(weights[h] + g * kLanes), set1(m))), c.length - g * kLanes, 0.0f);
+      store(weights[h] + g * kLanes, e);
+      sum = add(sum, e);
+    }
+    c.max[first + h] = m;
+    c.sum[first + h] = reduce_add(sum);
+  }
+  for (int d = 0; d < c.padded_dim; d += kLanes) {
+    F32 acc[N];
+    for (int h = 0; h < N; ++h) acc[h] = set1(0.0f);
+    for (int p = 0; p < c.length; ++p) {
+      const F32 value = load_f16(c.v + static_cast<ptrdiff_t>(p) * c.padded_dim + d);
+      for (int h = 0; h < N; ++h) acc[h] = fma(set1(weights[h][p]), value, acc[h]);
+    }
+    for (int h = 0; h < N; ++h) store(c.acc + (first + h) * c.padded_dim + d, acc[h]);
+  }
+}
+
+void attention(const AttentionChunk& chunk) {
+  int h = 0;
+  for (; h + 4 <= chunk.num_q; h += 4) attend<4>(chunk, h);
+  switch (chunk.num_q - h) {
+    case 3: attend<3>(chunk, h); break;
+    case 2: attend<2>(chunk, h); break;
+    case 1: attend<1>(chunk, h); break;
+    default: break;
+  }
+}
+
+void attention_merge(float* running_max, float* sum, float* acc, float chunk_max, float chunk_sum, const float* chunk_acc, int dim) {
+  const float m = *running_max > chunk_max ? *running_max : chunk_max;
+  const float keep = exp1(*running_max - m), take = exp1(chunk_max - m);
+  const F32 keep_lanes = set1(keep), take_lanes = set1(take);
+  for (int d = 0; d < dim; d += kLanes) {
+    store(acc + d, fma(load(chunk_acc + d), take_lanes, mul(load(acc + d), keep_lanes)));
+  }
+  *sum = __builtin_fmaf(chunk_sum, take, *sum * keep);
+  *running_max = m;
+}
+
+constexpr KernelTable make_table(const char* name) {
+  return KernelTable{
+      name,
+      {matmul<TileKind::kQ4_0, rows_q4_0<1>, rows_q4_0<2>, rows_q4_0<3>, rows_q4_0<4>>,
+       matmul<TileKind::kQ4_1, rows_q4_1<1>, rows_q4_1<2>, rows_q4_1<3>, rows_q4_1<4>>,
+       matmul<TileKind::kQ8_0, rows_q8_0<1>, rows_q8_0<2>, rows_q8_0<3>, rows_q8_0<4>>,
+       matmul<TileKind::kF16, rows_float<1, F16Weight>, rows_float<2, F16Weight>, rows_float<3, F16Weight>, rows_float<4, F16Weight>>,
+       matmul<TileKind::kBF16, rows_float<1, Bf16Weight>, rows_float<2, Bf16Weight>, rows_float<3, Bf16Weight>, rows_float<4, Bf16Weight>>,
+       matmul<TileKind::kF32, rows_float<1, float>, rows_float<2, float>, rows_float<3, float>, rows_float<4, float>>},
+      rms_norm,
+      quantize,
+      rope,
+      silu_mul,
+      attention,
+      attention_merge,
+      add_into,
+      scale_by,
+      to_f16,
+      argmax,
+      softmax_numerators,
+  };
+}
+
+}  // namespace
+}  // namespace ultrafast

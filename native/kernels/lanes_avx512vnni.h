@@ -1,0 +1,132 @@
+// Sixteen lanes as one 512-bit vector (AVX-512 F, BW, DQ, VL, VNNI). Same results as lanes_scalar.h.
+#pragma once
+
+#ifdef ULTRAFAST_EMULATE_AVX512  // native/tests run this file on processors without AVX-512
+#include "tests/emulate_avx512.h"
+#else
+#include <immintrin.h>
+#endif
+
+#include "kernels/kernels.h"
+
+namespace ultrafast {
+namespace {
+
+struct F32 { __m512 v; };
+struct I32 { __m512i v; };
+
+inline F32 set1(float x) { return {_mm512_set1_ps(x)}; }
+inline F32 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline F32 load_f16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
+inline F32 load_bf16(const uint16_t* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+inline void store(float* p, F32 x) { _mm512_storeu_ps(p, x.v); }
+inline void store_f16(uint16_t* p, F32 x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT));
+}
+inline F32 add(F32 x, F32 y) { return {_mm512_add_ps(x.v, y.v)}; }
+inline F32 sub(F32 x, F32 y) { return {_mm512_sub_ps(x.v, y.v)}; }
+inline F32 mul(F32 x, F32 y) { return {_mm512_mul_ps(x.v, y.v)}; }
+inline F32 div(F32 x, F32 y) { return {_mm512_div_ps(x.v, y.v)}; }
+inline F32 fma(F32 x, F32 y, F32 z) { return {_mm512_fmadd_ps(x.v, y.v, z.v)}; }
+inline F32 max(F32 x, F32 y) { return {_mm512_max_ps(x.v, y.v)}; }
+inline F32 min(F32 x, F32 y) { return {_mm512_min_ps(x.v, y.v)}; }
+inline F32 abs(F32 x) { return {_mm512_abs_ps(x.v)}; }
+inline F32 keep_first(F32 x, int n, float other) {
+  const auto mask = static_cast<__mmask16>(n >= 16 ? 0xffff : (1 << n) - 1);
+  return {_mm512_mask_blend_ps(mask, _mm512_set1_ps(other), x.v)};
+}
+inline F32 to_f32(I32 x) { return {_mm512_cvtepi32_ps(x.v)}; }
+inline F32 times_pow2(F32 x, I32 n) {
+  return {_mm512_mul_ps(x.v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n.v, _mm512_set1_epi32(127)), 23)))};
+}
+inline I32 round_to_i32(F32 x) { return {_mm512_cvtps_epi32(x.v)}; }
+
+inline __m256 upper_half(__m512 v) { return _mm512_extractf32x8_ps(v, 1); }
+inline float reduce_add(F32 x) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x.v), upper_half(x.v));
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
+inline float reduce_max(F32 x) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x.v), upper_half(x.v));
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
+
+constexpr bool kReadsPairs = false;
+
+inline void store_fixed16(const ActRow& out, int offset, __m512i q) {
+  const __m512i hi = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(128)), 8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out.hi + offset), _mm512_cvtepi32_epi8(hi));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out.lo + offset), _mm512_cvtepi32_epi8(q));  // q - 256 * hi, modulo 256
+}
+
+inline int32_t store_fixed(const ActRow& out, int offset, I32 x, I32 y) {
+  store_fixed16(out, offset, x.v);
+  store_fixed16(out, offset + 16, y.v);
+  return _mm512_reduce_add_epi32(_mm512_add_epi32(x.v, y.v));
+}
+
+inline __m512i broadcast4(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return _mm512_set1_epi32(word);
+}
+
+inline I32 combine(__m512i hi_a, __m512i hi_b, __m512i lo_a, __m512i lo_b) {
+  return {_mm512_add_epi32(_mm512_slli_epi32(_mm512_add_epi32(hi_a, hi_b), 8), _mm512_add_epi32(lo_a, lo_b))};
+}
+
+template <int M>
+inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
+  const __m512i mask = _mm512_set1_epi8(15);
+  __m512i low[4], high[4];
+  for (int j = 0; j < 4; ++j) {
+    const __m512i packed = _mm512_loadu_si512(tile + 64 * j);
+    low[j] = _mm512_and_si512(packed, mask);
+    high[j] = _mm512_and_si512(_mm512_srli_epi16(packed, 4), mask);
+  }
+  for (int t = 0; t < M; ++t) {
+    const int8_t* hi = x[t].hi + offset;
+    const int8_t* lo = x[t].lo + offset;
+    __m512i hi_a = _mm512_setzero_si512(), hi_b = hi_a, lo_a = hi_a, lo_b = hi_a;
+    for (int j = 0; j < 4; ++j) {
+      hi_a = _mm512_dpbusd_epi32(hi_a, low[j], broadcast4(hi + 4 * j));
+      hi_b = _mm512_dpbusd_epi32(hi_b, high[j], broadcast4(hi + 16 + 4 * j));
+      lo_a = _mm512_dpbusd_epi32(lo_a, low[j], broadcast4(lo + 4 * j));
+      lo_b = _mm512_dpbusd_epi32(lo_b, high[j], broadcast4(lo + 16 + 4 * j));
+    }
+    dots[t] = combine(hi_a, hi_b, lo_a, lo_b);
+  }
+}
+
+template <int M>
+inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int block, I32* dots) {
+  __m512i bytes[8];
+  for (int j = 0; j < 8; ++j) bytes[j] = _mm512_loadu_si512(tile + 64 * j);
+  for (int t = 0; t < M; ++t) {
+    const int8_t* hi = x[t].hi + offset;
+    const int8_t* lo = x[t].lo + offset;
+    __m512i hi_a = _mm512_setzero_si512(), hi_b = hi_a, lo_a = hi_a, lo_b = hi_a;
+    for (int j = 0; j < 8; j += 2) {
+      hi_a = _mm512_dpbusd_epi32(hi_a, bytes[j], broadcast4(hi + 4 * j));
+      hi_b = _mm512_dpbusd_epi32(hi_b, bytes[j + 1], broadcast4(hi + 4 * j + 4));
+      lo_a = _mm512_dpbusd_epi32(lo_a, bytes[j], broadcast4(lo + 4 * j));
+      lo_b = _mm512_dpbusd_epi32(lo_b, bytes[j + 1], broadcast4(lo + 4 * j + 4));
+    }
+    const __m512i offset_sum = _mm512_set1_epi32(128 * x[t].sum[block]);  // bytes are quants + 128
+    dots[t] = {_mm512_sub_epi32(combine(hi_a, hi_b, lo_a, lo_b).v, offset_sum)};
+  }
+}
+
+inline I32 sub_eight_times(I32 x, int32_t sum) { return {_mm512_sub_epi32(x.v, _mm512_set1_epi32(8 * sum))}; }
+
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+}  // namespace
+}  // namespace ultrafast

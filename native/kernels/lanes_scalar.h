@@ -1,0 +1,114 @@
+// Sixteen lanes in plain C++. This file defines the answer: the vector versions must return the same bits.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/f16.h"
+#include "kernels/kernels.h"
+
+namespace ultrafast {
+namespace {
+
+struct F32 { float v[16]; };
+struct I32 { int32_t v[16]; };
+
+#define ULTRAFAST_EACH(expression) \
+  F32 r;                           \
+  for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
+  return r
+
+inline F32 set1(float a) { ULTRAFAST_EACH(a); }
+inline F32 load(const float* p) { ULTRAFAST_EACH(p[i]); }
+inline F32 load_f16(const uint16_t* p) { ULTRAFAST_EACH(f16_to_f32(p[i])); }
+inline F32 load_bf16(const uint16_t* p) { ULTRAFAST_EACH(bf16_to_f32(p[i])); }
+inline void store(float* p, F32 a) { for (int i = 0; i < 16; ++i) p[i] = a.v[i]; }
+inline void store_f16(uint16_t* p, F32 a) { for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(a.v[i]); }
+inline F32 add(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] + b.v[i]); }
+inline F32 sub(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] - b.v[i]); }
+inline F32 mul(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] * b.v[i]); }
+inline F32 div(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] / b.v[i]); }
+inline F32 fma(F32 a, F32 b, F32 c) { ULTRAFAST_EACH(__builtin_fmaf(a.v[i], b.v[i], c.v[i])); }
+// As the x86 instructions: the second operand where a comparison involves NaN.
+inline F32 max(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
+inline F32 min(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
+inline F32 abs(F32 a) { ULTRAFAST_EACH(f32_from_bits(f32_to_bits(a.v[i]) & 0x7fffffffu)); }
+inline F32 keep_first(F32 a, int n, float other) { ULTRAFAST_EACH(i < n ? a.v[i] : other); }
+inline F32 to_f32(I32 a) { ULTRAFAST_EACH(static_cast<float>(a.v[i])); }
+inline F32 times_pow2(F32 a, I32 n) {
+  ULTRAFAST_EACH(a.v[i] * f32_from_bits(static_cast<uint32_t>(n.v[i] + 127) << 23));
+}
+#undef ULTRAFAST_EACH
+
+inline I32 round_to_i32(F32 a) {  // |a| < 2^31
+  I32 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = static_cast<int32_t>(__builtin_rintf(a.v[i]));
+  return r;
+}
+
+inline float reduce_add(F32 a) {
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) a.v[i] = a.v[i] + a.v[i + half];
+  return a.v[0];
+}
+inline float reduce_max(F32 a) {
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+  return a.v[0];
+}
+
+constexpr bool kReadsPairs = false;
+
+// Writes one block of 32 fixed-point values (0 low half, 1 high half of each 32); returns their sum.
+inline int32_t store_fixed(const ActRow& out, int offset, I32 a, I32 b) {
+  int32_t sum = 0;
+  for (int i = 0; i < 32; ++i) {
+    const int32_t q = i < 16 ? a.v[i] : b.v[i - 16];
+    const int32_t hi = (q + 128) >> 8;
+    out.hi[offset + i] = static_cast<int8_t>(hi);
+    out.lo[offset + i] = static_cast<int8_t>(q - 256 * hi);
+    sum += q;
+  }
+  return sum;
+}
+
+// Integer dot products of one tile with the same block of M tokens: dots[t] = sum (nibble or byte) * (256 * hi + lo).
+template <int M>
+inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
+  for (int t = 0; t < M; ++t)
+    for (int row = 0; row < 16; ++row) {
+      int32_t total = 0;
+      for (int j = 0; j < 4; ++j)
+        for (int c = 0; c < 4; ++c) {
+          const uint8_t byte = tile[64 * j + 4 * row + c];
+          const int low = offset + 4 * j + c, high = low + 16;
+          total += (byte & 15) * (256 * x[t].hi[low] + x[t].lo[low]);
+          total += (byte >> 4) * (256 * x[t].hi[high] + x[t].lo[high]);
+        }
+      dots[t].v[row] = total;
+    }
+}
+
+// dots[t] = sum (byte - 128) * (256 * hi + lo)
+template <int M>
+inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int, I32* dots) {
+  for (int t = 0; t < M; ++t)
+    for (int row = 0; row < 16; ++row) {
+      int32_t total = 0;
+      for (int j = 0; j < 8; ++j)
+        for (int c = 0; c < 4; ++c) {
+          const int i = offset + 4 * j + c;
+          total += (tile[64 * j + 4 * row + c] - 128) * (256 * x[t].hi[i] + x[t].lo[i]);
+        }
+      dots[t].v[row] = total;
+    }
+}
+
+inline I32 sub_eight_times(I32 a, int32_t sum) {
+  for (int i = 0; i < 16; ++i) a.v[i] -= 8 * sum;
+  return a;
+}
+
+inline void prefetch(const void*) {}
+
+}  // namespace
+}  // namespace ultrafast

@@ -1,0 +1,38 @@
+// What a decoder of the Llama family looks like; filled from ultrafast.models.shape.ModelShape.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ultrafast {
+
+struct ModelConfig {
+  int num_layers;
+  int hidden_size;
+  int intermediate_size;
+  int num_heads;
+  int num_kv_heads;
+  int head_dim;
+  int vocab_size;
+  float rms_norm_eps;
+  std::vector<double> rope_inv_freq;  // [rope_dim / 2] radians per position; dimensions past rope_dim do not rotate
+
+  int rope_dim() const { return 2 * static_cast<int>(rope_inv_freq.size()); }
+  int q_size() const { return num_heads * head_dim; }
+  int kv_size() const { return num_kv_heads * head_dim; }
+  int heads_per_kv() const { return num_heads / num_kv_heads; }
+  int padded_dim() const { return (head_dim + 15) / 16 * 16; }
+};
+
+// A tensor as it lies in the model file: rows x cols, row-major, in one of the file's types.
+struct FileTensor {
+  int type;  // ggml type id
+  int rows;
+  int cols;
+  const uint8_t* data;
+};
+using FileTensors = std::map<std::string, FileTensor>;
+
+}  // namespace ultrafast

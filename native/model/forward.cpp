@@ -1,0 +1,360 @@
+#include "model/forward.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ultrafast {
+
+namespace {
+
+// Up to this many tokens every worker prepares the inputs of a stage for itself: that is quicker than a barrier.
+constexpr int kPrivateTokens = kMaxTokensPerPass;
+
+constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+int widest_input(const ModelConfig& c) { return std::max({c.hidden_size, c.q_size(), c.intermediate_size}); }
+
+int num_chunks(const BatchRow& row) { return row.position / kKvBlock + 1; }
+
+}  // namespace
+
+void rope_angles(const ModelConfig& config, int position, float* out) {
+  for (const double frequency : config.rope_inv_freq) {
+    const double angle = position * frequency;
+    *out++ = static_cast<float>(std::cos(angle));
+    *out++ = static_cast<float>(std::sin(angle));
+  }
+}
+
+Activations::Activations(int rows, int width) {
+  const size_t n = round_up(static_cast<size_t>(width), 64), blocks = n / kBlock;
+  const size_t row_bytes = round_up(n * 2 + n * 2 + blocks * 12 + n * 4, 64);
+  arena_ = Arena(row_bytes * static_cast<size_t>(rows), false);
+  for (int r = 0; r < rows; ++r) {
+    uint8_t* p = arena_.data() + row_bytes * static_cast<size_t>(r);
+    ActRow row;
+    row.f32 = reinterpret_cast<float*>(p);
+    row.pairs = reinterpret_cast<int16_t*>(p + n * 4);
+    row.hi = reinterpret_cast<int8_t*>(p + n * 6);
+    row.lo = reinterpret_cast<int8_t*>(p + n * 7);
+    row.scale = reinterpret_cast<float*>(p + n * 8);
+    row.scaled_sum = row.scale + blocks;
+    row.sum = reinterpret_cast<int32_t*>(row.scaled_sum + blocks);
+    rows_.push_back(row);
+  }
+}
+
+TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, const KernelTable& kernels, Workers& workers,
+                         int num_blocks, int max_rows, int max_logits, int max_context)
+    : config_(config),
+      kernels_(kernels),
+      weights_(config, tensors, workers),
+      kv_(config, num_blocks),
+      hidden_stride_(round_up(static_cast<size_t>(config.hidden_size), 16)),
+      query_stride_(round_up(static_cast<size_t>(config.q_size()), 16)),
+      logits_stride_(round_up(static_cast<size_t>(config.vocab_size), 16)),
+      hidden_(max_rows * hidden_stride_),
+      query_(max_rows * query_stride_),
+      attended_(max_rows * query_stride_),
+      angles_(static_cast<size_t>(max_rows) * config.rope_dim()),
+      logits_(max_logits * logits_stride_),
+      inputs_(max_rows, widest_input(config)),
+      ffn_(max_rows, config.intermediate_size) {
+  const size_t partial = 2 + static_cast<size_t>(config.padded_dim());  // max, sum, acc
+  const size_t one_row = static_cast<size_t>(max_context / kKvBlock + 1) * config.num_heads * partial;
+  partials_.resize(std::max(one_row, size_t{1} << 18));
+  for (int w = 0; w < workers.count(); ++w) {
+    size_t widest_part = 2 * kBlock;
+    const auto consider = [&](const Matrix& m) {
+      const Matrix::Part& part = m.parts[static_cast<size_t>(w)];
+      widest_part = std::max(widest_part, static_cast<size_t>(part.last_group - part.first_group) * kLanes);
+    };
+    for (const LayerWeights& layer : weights_.layers())
+      for (const Matrix* m : {&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj, &layer.down_proj}) consider(*m);
+    const size_t products = std::max({widest_part * kPrivateTokens, static_cast<size_t>(max_rows) * 2 * kBlock,
+                                      2 * static_cast<size_t>(config.heads_per_kv()) * partial});
+    scratch_.push_back(std::make_unique<Scratch>(Scratch{Activations(kPrivateTokens, widest_input(config)),
+                                                         std::vector<float>(products),
+                                                         std::vector<float>(round_up(static_cast<size_t>(widest_input(config)), 16))}));
+  }
+  logits_tokens_.resize(static_cast<size_t>(max_logits));
+}
+
+void TileForward::run(const Worker& worker, const Batch& batch) noexcept {
+  embed(worker, batch);
+  worker.sync();
+  for (int i = 0; i < config_.num_layers; ++i) {
+    const LayerWeights& layer = weights_.layers()[static_cast<size_t>(i)];
+    qkv_stage(worker, batch, i);
+    worker.sync();
+    attention_stage(worker, batch, i);
+    worker.sync();
+    output_stage(worker, batch, layer);
+    worker.sync();
+    gate_up_stage(worker, batch, layer);
+    worker.sync();
+    down_stage(worker, batch, layer);
+    worker.sync();
+  }
+  if (batch.num_logits > 0) logits_stage(worker, batch);
+  worker.sync();
+}
+
+template <class Source>
+const ActRow* TileForward::prepare(const Worker& worker, int tokens, int width, const float* norm, bool quantized, bool plain,
+                                   Source source) {
+  const bool is_private = tokens <= kPrivateTokens;
+  Scratch& mine = scratch(worker);
+  const ActRow* rows = is_private ? mine.inputs.rows() : inputs_.rows();
+  const auto first = is_private ? 0 : static_cast<int>(worker.first(tokens));
+  const auto last = is_private ? tokens : static_cast<int>(worker.last(tokens));
+  for (int t = first; t < last; ++t) {
+    const float* x = source(t);
+    if (norm != nullptr) {
+      float* normed = plain ? rows[t].f32 : mine.normed.data();
+      kernels_.rms_norm(x, norm, width, config_.rms_norm_eps, normed);
+      x = normed;
+    } else if (plain) {
+      std::copy(x, x + width, rows[t].f32);
+    }
+    if (quantized) kernels_.quantize(x, width, rows[t]);
+  }
+  if (!is_private) worker.sync();
+  return rows;
+}
+
+template <class Use>
+void TileForward::project(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, Use use) {
+  const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
+  const int groups = part.last_group - part.first_group;
+  if (groups == 0) return;
+  const auto matmul = kernels_.matmul[static_cast<int>(matrix.kind)];
+  float* products = scratch(worker).products.data();
+  // Few tokens: one sweep over all rows. Many: finish a row group before the next, so that it stays in cache.
+  const int step = tokens <= kPrivateTokens ? groups : 1;
+  const size_t bytes = group_bytes(matrix.kind, matrix.cols);
+  for (int g = 0; g < groups; g += step) {
+    const int first_row = (part.first_group + g) * kLanes;
+    matmul(part.tiles + bytes * static_cast<size_t>(g), step, matrix.cols, x, tokens, products, step * kLanes);
+    use(first_row, std::min(step * kLanes, matrix.rows - first_row), products, step * kLanes);
+  }
+}
+
+void TileForward::embed(const Worker& worker, const Batch& batch) {
+  const auto tokens = static_cast<int64_t>(batch.rows.size());
+  for (int64_t t = worker.first(tokens); t < worker.last(tokens); ++t) {
+    const BatchRow& row = batch.rows[static_cast<size_t>(t)];
+    weights_.embedding().dequantize_row(row.token, hidden(static_cast<int>(t)));
+    rope_angles(config_, row.position, angles_.data() + t * config_.rope_dim());
+    if (row.logits_row >= 0) logits_tokens_[static_cast<size_t>(row.logits_row)] = static_cast<int>(t);
+  }
+}
+
+void TileForward::qkv_stage(const Worker& worker, const Batch& batch, int layer_index) {
+  const LayerWeights& layer = weights_.layers()[static_cast<size_t>(layer_index)];
+  const int tokens = static_cast<int>(batch.rows.size());
+  const bool quantized = is_quantized(layer.q_proj.kind) || is_quantized(layer.k_proj.kind) || is_quantized(layer.v_proj.kind);
+  const bool plain = !is_quantized(layer.q_proj.kind) || !is_quantized(layer.k_proj.kind) || !is_quantized(layer.v_proj.kind);
+  const ActRow* x = prepare(worker, tokens, config_.hidden_size, layer.attn_norm.data(), quantized, plain,
+                            [&](int t) { return hidden(t); });
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  const auto add_bias = [&](const std::vector<float>& bias, int first, int count, float* values) {
+    if (!bias.empty()) kernels_.add(values, bias.data() + first, count);
+  };
+  // Rotates the part of each head that lies in rows [first, first + count); pairs never straddle a row group.
+  const auto rotate = [&](int t, int first, int count, float* values) {
+    for (int r = 0; r < count;) {
+      const int d = (first + r) % config_.head_dim;
+      const int n = std::min(config_.head_dim - d, count - r);
+      if (d < config_.rope_dim())
+        kernels_.rope(values + r, angles_.data() + static_cast<size_t>(t) * config_.rope_dim() + d, std::min(n, config_.rope_dim() - d));
+      r += n;
+    }
+  };
+  project(worker, layer.q_proj, x, tokens, [&](int first, int count, float* products, int stride) {
+    for (int t = 0; t < tokens; ++t) {
+      float* values = products + static_cast<ptrdiff_t>(t) * stride;
+      add_bias(layer.q_bias, first, count, values);
+      rotate(t, first, count, values);
+      kernels_.scale(values, scale, count);
+      std::copy(values, values + count, query(t) + first);
+    }
+  });
+  project(worker, layer.k_proj, x, tokens, [&](int first, int count, float* products, int stride) {
+    for (int t = 0; t < tokens; ++t) {
+      float* values = products + static_cast<ptrdiff_t>(t) * stride;
+      add_bias(layer.k_bias, first, count, values);
+      rotate(t, first, count, values);
+      store_heads(batch.rows[static_cast<size_t>(t)], layer_index, first, count, values, true);
+    }
+  });
+  project(worker, layer.v_proj, x, tokens, [&](int first, int count, float* products, int stride) {
+    for (int t = 0; t < tokens; ++t) {
+      float* values = products + static_cast<ptrdiff_t>(t) * stride;
+      add_bias(layer.v_bias, first, count, values);
+      store_heads(batch.rows[static_cast<size_t>(t)], layer_index, first, count, values, false);
+    }
+  });
+}
+
+void TileForward::store_heads(const BatchRow& row, int layer, int first, int count, const float* values, bool is_key) {
+  const int block = row.block_table[row.position / kKvBlock], offset = row.position % kKvBlock;
+  const int dim = config_.head_dim;
+  for (int r = 0; r < count;) {
+    const int head = (first + r) / dim, d = (first + r) % dim;
+    const int n = std::min({dim - d, count - r, kLanes});
+    uint16_t half[kLanes];
+    kernels_.to_f16(values + r, half, n);
+    if (is_key) {
+      uint16_t* column = kv_.keys(block, layer, head) + static_cast<ptrdiff_t>(offset / kLanes) * dim * kLanes + offset % kLanes;
+      for (int i = 0; i < n; ++i) column[(d + i) * kLanes] = half[i];
+    } else {
+      std::copy(half, half + n, kv_.values(block, layer, head) + static_cast<ptrdiff_t>(offset) * config_.padded_dim() + d);
+    }
+    r += n;
+  }
+}
+
+// Attention of one KV head's queries over one chunk of 64 positions.
+void TileForward::attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, float* max, float* sum,
+                         float* acc) const {
+  const int block = row.block_table[chunk];
+  AttentionChunk c;
+  c.num_q = config_.heads_per_kv();
+  c.head_dim = config_.head_dim;
+  c.padded_dim = config_.padded_dim();
+  c.q = q + static_cast<ptrdiff_t>(kv_head) * c.num_q * c.head_dim;
+  c.k = kv_.keys(block, layer, kv_head);
+  c.v = kv_.values(block, layer, kv_head);
+  c.length = std::min(kKvBlock, row.position + 1 - chunk * kKvBlock);
+  c.max = max;
+  c.sum = sum;
+  c.acc = acc;
+  kernels_.attention(c);
+}
+
+// Softmax over fixed chunks of 64 keys, merged in ascending order, so that the result does not depend on who computes
+// which chunk. Few tokens: chunks are spread over the workers and merged after a barrier. Many: a worker does all chunks
+// of its (token, KV head) pairs.
+void TileForward::attention_stage(const Worker& worker, const Batch& batch, int layer) {
+  const int tokens = static_cast<int>(batch.rows.size());
+  const int heads = config_.num_heads, per_kv = config_.heads_per_kv(), dim = config_.head_dim, padded = config_.padded_dim();
+  int64_t total_chunks = 0;
+  for (const BatchRow& row : batch.rows) total_chunks += num_chunks(row);
+  const int64_t partial = 2 + padded;  // floats per head and chunk: max, sum, then acc
+  const bool spread = total_chunks * heads * partial <= static_cast<int64_t>(partials_.size());
+
+  // Chunk c of a token: [heads] max, [heads] sum, [heads][padded] acc.
+  const auto chunk_at = [&](int64_t c) { return partials_.data() + c * heads * partial; };
+  const auto finish = [&](int t, int head, const float* acc, float sum) {
+    float* out = attended(t) + static_cast<ptrdiff_t>(head) * dim;
+    for (int d = 0; d < dim; ++d) out[d] = acc[d] / sum;
+  };
+  if (spread) {
+    int64_t first_chunk = 0, task = 0;
+    for (const BatchRow& row : batch.rows) {
+      const float* q = query(static_cast<int>(&row - batch.rows.data()));
+      for (int c = 0; c < num_chunks(row); ++c)
+        for (int kv = 0; kv < config_.num_kv_heads; ++kv, ++task) {
+          if (task % worker.count != worker.index) continue;
+          float* p = chunk_at(first_chunk + c);
+          attend(row, q, layer, kv, c, p + kv * per_kv, p + heads + kv * per_kv, p + 2 * heads + kv * per_kv * padded);
+        }
+      first_chunk += num_chunks(row);
+    }
+    worker.sync();
+    first_chunk = task = 0;
+    for (int t = 0; t < tokens; ++t) {
+      const int chunks = num_chunks(batch.rows[static_cast<size_t>(t)]);
+      for (int h = 0; h < heads; ++h, ++task) {
+        if (task % worker.count != worker.index) continue;
+        float* running = chunk_at(first_chunk);
+        float* acc = running + 2 * heads + h * padded;
+        for (int c = 1; c < chunks; ++c) {
+          const float* p = chunk_at(first_chunk + c);
+          kernels_.attention_merge(running + h, running + heads + h, acc, p[h], p[heads + h], p + 2 * heads + h * padded, padded);
+        }
+        finish(t, h, acc, running[heads + h]);
+      }
+      first_chunk += chunks;
+    }
+    return;
+  }
+  float* own = scratch(worker).products.data();  // two slots of per_kv heads: running and next
+  float* next = own + per_kv * partial;
+  for (int t = 0, task = 0; t < tokens; ++t) {
+    const BatchRow& row = batch.rows[static_cast<size_t>(t)];
+    for (int kv = 0; kv < config_.num_kv_heads; ++kv, ++task) {
+      if (task % worker.count != worker.index) continue;
+      attend(row, query(t), layer, kv, 0, own, own + per_kv, own + 2 * per_kv);
+      for (int c = 1; c < num_chunks(row); ++c) {
+        attend(row, query(t), layer, kv, c, next, next + per_kv, next + 2 * per_kv);
+        for (int h = 0; h < per_kv; ++h)
+          kernels_.attention_merge(own + h, own + per_kv + h, own + 2 * per_kv + h * padded, next[h], next[per_kv + h],
+                                   next + 2 * per_kv + h * padded, padded);
+      }
+      for (int h = 0; h < per_kv; ++h) finish(t, kv * per_kv + h, own + 2 * per_kv + h * padded, own[per_kv + h]);
+    }
+  }
+}
+
+void TileForward::output_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer) {
+  const int tokens = static_cast<int>(batch.rows.size());
+  const bool quantized = is_quantized(layer.o_proj.kind);
+  const ActRow* x = prepare(worker, tokens, config_.q_size(), nullptr, quantized, !quantized, [&](int t) { return attended(t); });
+  project(worker, layer.o_proj, x, tokens, [&](int first, int count, const float* products, int stride) {
+    for (int t = 0; t < tokens; ++t) kernels_.add(hidden(t) + first, products + static_cast<ptrdiff_t>(t) * stride, count);
+  });
+}
+
+void TileForward::gate_up_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer) {
+  const int tokens = static_cast<int>(batch.rows.size());
+  const Matrix& gate = layer.gate_proj;
+  const Matrix& up = layer.up_proj;
+  const bool quantized = is_quantized(gate.kind) || is_quantized(up.kind), plain = !is_quantized(gate.kind) || !is_quantized(up.kind);
+  const ActRow* x =
+      prepare(worker, tokens, config_.hidden_size, layer.ffn_norm.data(), quantized, plain, [&](int t) { return hidden(t); });
+  const Matrix::Part& part = gate.parts[static_cast<size_t>(worker.index)];  // up's is the same
+  const bool quantize_down = is_quantized(layer.down_proj.kind);
+  float* gates = scratch(worker).products.data();  // [tokens][32]
+  float* ups = gates + static_cast<ptrdiff_t>(tokens) * kBlock;
+  // A block of 32 products at a time: they are quantised for down_proj while they are in registers' reach.
+  for (int g = part.first_group; g < part.last_group; g += kBlock / kLanes) {
+    const int groups = std::min(kBlock / kLanes, part.last_group - g);
+    const auto from = static_cast<size_t>(g - part.first_group);
+    kernels_.matmul[static_cast<int>(gate.kind)](part.tiles + from * group_bytes(gate.kind, gate.cols), groups, gate.cols, x, tokens,
+                                                 gates, kBlock);
+    kernels_.matmul[static_cast<int>(up.kind)](
+        up.parts[static_cast<size_t>(worker.index)].tiles + from * group_bytes(up.kind, up.cols), groups, up.cols, x, tokens, ups, kBlock);
+    const int first = g * kLanes, count = std::min(groups * kLanes, gate.rows - first);
+    for (int t = 0; t < tokens; ++t) {
+      const ActRow& row = ffn_.rows()[t];
+      float* out = row.f32 + first;
+      kernels_.silu_mul(gates + static_cast<ptrdiff_t>(t) * kBlock, ups + static_cast<ptrdiff_t>(t) * kBlock, count, out);
+      if (quantize_down) {
+        const int b = first / kBlock;
+        kernels_.quantize(out, kBlock, {row.hi + first, row.lo + first, row.pairs + first, row.scale + b, row.scaled_sum + b, row.sum + b, nullptr});
+      }
+    }
+  }
+}
+
+void TileForward::down_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer) {
+  const int tokens = static_cast<int>(batch.rows.size());
+  project(worker, layer.down_proj, ffn_.rows(), tokens, [&](int first, int count, const float* products, int stride) {
+    for (int t = 0; t < tokens; ++t) kernels_.add(hidden(t) + first, products + static_cast<ptrdiff_t>(t) * stride, count);
+  });
+}
+
+void TileForward::logits_stage(const Worker& worker, const Batch& batch) {
+  const Matrix& output = weights_.output();
+  const bool quantized = is_quantized(output.kind);
+  const ActRow* x = prepare(worker, batch.num_logits, config_.hidden_size, weights_.output_norm().data(), quantized, !quantized,
+                            [&](int i) { return hidden(logits_tokens_[static_cast<size_t>(i)]); });
+  const Matrix::Part& part = output.parts[static_cast<size_t>(worker.index)];
+  if (part.last_group > part.first_group)
+    kernels_.matmul[static_cast<int>(output.kind)](part.tiles, part.last_group - part.first_group, output.cols, x, batch.num_logits,
+                                                   logits_.data() + part.first_group * kLanes, static_cast<ptrdiff_t>(logits_stride_));
+}
+
+}  // namespace ultrafast

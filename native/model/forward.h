@@ -1,0 +1,83 @@
+// The decoder's forward pass over tiles: a short list of fused stages per layer, with a barrier after each.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "model/batch.h"
+#include "model/kv_cache.h"
+#include "model/weights.h"
+
+namespace ultrafast {
+
+// Storage for the activations of `rows` tokens of up to `width` inputs.
+class Activations {
+ public:
+  Activations(int rows, int width);
+  const ActRow* rows() const { return rows_.data(); }
+
+ private:
+  Arena arena_;
+  std::vector<ActRow> rows_;
+};
+
+class TileForward final : public Forward {
+ public:
+  // max_rows: tokens per pass; max_logits: rows of logits per pass; max_context bounds attention scratch.
+  TileForward(const ModelConfig& config, const FileTensors& tensors, const KernelTable& kernels, Workers& workers, int num_blocks,
+              int max_rows, int max_logits, int max_context);
+
+  void run(const Worker& worker, const Batch& batch) noexcept override;
+  const float* logits(int row) const override { return logits_.data() + static_cast<size_t>(row) * logits_stride_; }
+  size_t bytes_per_token() const override { return weights_.bytes_per_token(); }
+
+ private:
+  // What one worker writes in private.
+  struct Scratch {
+    Activations inputs;          // up to kPrivateTokens tokens, prepared by every worker for itself
+    std::vector<float> products; // outputs of this worker's rows
+    std::vector<float> normed;   // [widest input]
+  };
+
+  void embed(const Worker& worker, const Batch& batch);
+  void qkv_stage(const Worker& worker, const Batch& batch, int layer);
+  void attention_stage(const Worker& worker, const Batch& batch, int layer);
+  void output_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer);
+  void gate_up_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer);
+  void down_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer);
+  void logits_stage(const Worker& worker, const Batch& batch);
+
+  // The inputs of a matrix for every token: source(t) normalised when norm is given, quantised when the matrix needs it.
+  template <class Source>
+  const ActRow* prepare(const Worker& worker, int tokens, int width, const float* norm, bool quantized, bool plain, Source source);
+  // Calls use(first_row, num_rows, products, stride): product of row r and token t is products[t * stride + r - first_row].
+  template <class Use>
+  void project(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, Use use);
+  // Writes rows [first, first + count) of k_proj or v_proj into the KV cache.
+  void store_heads(const BatchRow& row, int layer, int first, int count, const float* values, bool is_key);
+  void attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, float* max, float* sum, float* acc) const;
+
+  float* hidden(int t) { return hidden_.data() + static_cast<size_t>(t) * hidden_stride_; }
+  float* query(int t) { return query_.data() + static_cast<size_t>(t) * query_stride_; }
+  float* attended(int t) { return attended_.data() + static_cast<size_t>(t) * query_stride_; }
+  Scratch& scratch(const Worker& worker) { return *scratch_[static_cast<size_t>(worker.index)]; }
+
+  const ModelConfig config_;
+  const KernelTable& kernels_;
+  Weights weights_;
+  KvCache kv_;
+  const size_t hidden_stride_, query_stride_, logits_stride_;
+  std::vector<float> hidden_;     // [max_rows][hidden_stride]   residual stream
+  std::vector<float> query_;      // [max_rows][query_stride]    rotated and scaled
+  std::vector<float> attended_;   // [max_rows][query_stride]
+  std::vector<float> angles_;     // [max_rows][rope_dim]        cos, sin
+  std::vector<float> logits_;     // [max_logits][logits_stride]
+  std::vector<float> partials_;   // attention of single chunks, see attention_stage
+  Activations inputs_;            // [max_rows] shared inputs, when tokens are many
+  Activations ffn_;               // [max_rows] inputs of down_proj
+  std::vector<std::unique_ptr<Scratch>> scratch_;
+  std::vector<int> logits_tokens_;  // batch row of each logits row
+};
+
+}  // namespace ultrafast

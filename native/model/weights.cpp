@@ -1,0 +1,125 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <string>
+
+#include "model/tiles.h"
+
+namespace ultrafast {
+
+namespace {
+
+// Gate and up rows are paired, and 32 products make one activation block: a worker gets whole blocks.
+constexpr int kGateUpUnit = kBlock / kLanes;
+
+struct Repack {
+  Matrix* matrix;
+  const FileTensor* source;
+};
+
+// Splits matrices that read the same input as if their row groups followed each other, so that workers share evenly.
+void split(const std::vector<Matrix*>& fused, int unit, int num_workers) {
+  int total = 0;
+  for (const Matrix* m : fused) total += m->num_groups();
+  const int units = (total + unit - 1) / unit;
+  int offset = 0;
+  for (Matrix* m : fused) {
+    const int groups = m->num_groups();
+    for (int w = 0; w < num_workers; ++w) {
+      const int64_t first = int64_t{units} * w / num_workers * unit, last = int64_t{units} * (w + 1) / num_workers * unit;
+      m->parts.push_back({static_cast<int>(std::clamp<int64_t>(first - offset, 0, groups)),
+                          static_cast<int>(std::clamp<int64_t>(last - offset, 0, groups)), nullptr});
+    }
+    offset += groups;
+  }
+}
+
+std::vector<float> vector_of(const FileTensor& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.rows) * tensor.cols);
+  dequantize_row(tensor.type, tensor.data, tensor.rows * tensor.cols, values.data());
+  return values;
+}
+
+}  // namespace
+
+void Matrix::dequantize_row(int row, float* out) const {
+  const int group = row / kLanes;
+  for (const Part& part : parts)
+    if (group >= part.first_group && group < part.last_group) {
+      const uint8_t* tiles = part.tiles + static_cast<size_t>(group - part.first_group) * group_bytes(kind, cols);
+      dequantize_tile_row(kind, tiles, cols, row % kLanes, out);
+      return;
+    }
+}
+
+Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers& workers)
+    : tied_(!tensors.contains("output.weight")), layers_(static_cast<size_t>(config.num_layers)) {
+  std::vector<Repack> plan;  // in the order in which a decode step reads them, so that the hardware can run ahead
+  const auto place = [&](Matrix& matrix, const std::string& name) {
+    const FileTensor& source = tensors.at(name);
+    matrix.kind = tile_kind(source.type);
+    matrix.rows = source.rows;
+    matrix.cols = source.cols;
+    plan.push_back({&matrix, &source});
+  };
+  for (int i = 0; i < config.num_layers; ++i) {
+    LayerWeights& layer = layers_[static_cast<size_t>(i)];
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    place(layer.q_proj, prefix + "attn_q.weight");
+    place(layer.k_proj, prefix + "attn_k.weight");
+    place(layer.v_proj, prefix + "attn_v.weight");
+    place(layer.o_proj, prefix + "attn_output.weight");
+    place(layer.gate_proj, prefix + "ffn_gate.weight");
+    place(layer.up_proj, prefix + "ffn_up.weight");
+    place(layer.down_proj, prefix + "ffn_down.weight");
+    split({&layer.q_proj, &layer.k_proj, &layer.v_proj}, 1, workers.count());
+    split({&layer.o_proj}, 1, workers.count());
+    split({&layer.gate_proj}, kGateUpUnit, workers.count());
+    split({&layer.up_proj}, kGateUpUnit, workers.count());
+    split({&layer.down_proj}, 1, workers.count());
+    layer.attn_norm = vector_of(tensors.at(prefix + "attn_norm.weight"));
+    layer.ffn_norm = vector_of(tensors.at(prefix + "ffn_norm.weight"));
+    if (tensors.contains(prefix + "attn_q.bias")) {
+      layer.q_bias = vector_of(tensors.at(prefix + "attn_q.bias"));
+      layer.k_bias = vector_of(tensors.at(prefix + "attn_k.bias"));
+      layer.v_bias = vector_of(tensors.at(prefix + "attn_v.bias"));
+    }
+  }
+  output_norm_ = vector_of(tensors.at("output_norm.weight"));
+  if (!tied_) {
+    place(output_, "output.weight");
+    split({&output_}, 1, workers.count());
+  }
+  place(embedding_, "token_embd.weight");
+  split({&embedding_}, 1, workers.count());
+
+  for (const Repack& item : plan)
+    if (tied_ || item.matrix != &embedding_)
+      bytes_per_token_ += static_cast<size_t>(item.matrix->num_groups()) * group_bytes(item.matrix->kind, item.matrix->cols);
+
+  for (int w = 0; w < workers.count(); ++w) {  // reserve on this thread, where a failure may throw
+    size_t bytes = 0;
+    for (const Repack& item : plan) {
+      const Matrix::Part& part = item.matrix->parts[static_cast<size_t>(w)];
+      bytes += static_cast<size_t>(part.last_group - part.first_group) * group_bytes(item.matrix->kind, item.matrix->cols);
+    }
+    arenas_.emplace_back(bytes, true);
+    const uint8_t* next = arenas_.back().data();
+    for (const Repack& item : plan) {
+      Matrix::Part& part = item.matrix->parts[static_cast<size_t>(w)];
+      part.tiles = next;
+      next += static_cast<size_t>(part.last_group - part.first_group) * group_bytes(item.matrix->kind, item.matrix->cols);
+    }
+  }
+  workers.run([&](const Worker& worker) {
+    uint8_t* next = arenas_[static_cast<size_t>(worker.index)].data();
+    for (const Repack& item : plan) {
+      const Matrix& matrix = *item.matrix;
+      const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
+      for (int g = part.first_group; g < part.last_group; ++g, next += group_bytes(matrix.kind, matrix.cols))
+        repack_group(item.source->type, item.source->data, matrix.rows, matrix.cols, g, next);
+    }
+  });
+}
+
+}  // namespace ultrafast

@@ -1,0 +1,55 @@
+// A model's weights as tiles in the workers' arenas: repacked once at load, never moved.
+#pragma once
+
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "model/config.h"
+#include "runtime/arena.h"
+#include "runtime/workers.h"
+
+namespace ultrafast {
+
+// A matrix [rows][cols] whose row groups are split over the workers; each worker's part lies in its own arena.
+struct Matrix {
+  struct Part {
+    int first_group;
+    int last_group;  // exclusive
+    const uint8_t* tiles;
+  };
+  TileKind kind = TileKind::kF32;
+  int rows = 0;
+  int cols = 0;
+  std::vector<Part> parts;  // one per worker
+
+  int num_groups() const { return (rows + kLanes - 1) / kLanes; }
+  void dequantize_row(int row, float* out) const;  // out f32 [cols]
+};
+
+struct LayerWeights {
+  Matrix q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj;
+  std::vector<float> attn_norm, ffn_norm;        // [hidden_size]
+  std::vector<float> q_bias, k_bias, v_bias;     // empty, or one per row
+};
+
+class Weights {
+ public:
+  // Repacks on the workers, each its own share. `tensors` is only read during the call.
+  Weights(const ModelConfig& config, const FileTensors& tensors, Workers& workers);
+
+  const Matrix& embedding() const { return embedding_; }
+  const Matrix& output() const { return tied_ ? embedding_ : output_; }
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+  const std::vector<float>& output_norm() const { return output_norm_; }
+  size_t bytes_per_token() const { return bytes_per_token_; }  // weight bytes that one decode step reads
+
+ private:
+  bool tied_;
+  Matrix embedding_, output_;
+  std::vector<LayerWeights> layers_;
+  std::vector<float> output_norm_;
+  std::vector<Arena> arenas_;  // one per worker
+  size_t bytes_per_token_ = 0;
+};
+
+}  // namespace ultrafast

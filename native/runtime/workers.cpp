@@ -1,0 +1,76 @@
+#include "runtime/workers.h"
+
+#ifdef __linux__
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+namespace ultrafast {
+
+namespace {
+
+bool pin_this_thread([[maybe_unused]] int cpu) {
+#ifdef __linux__
+  if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+Workers::Workers(const std::vector<int>& cpus) : parties_(static_cast<int>(cpus.size())), barrier_(parties_) {
+  threads_.reserve(cpus.size());
+  try {
+    for (size_t i = 0; i < cpus.size(); ++i) threads_.emplace_back(&Workers::loop, this, static_cast<int>(i), cpus[i]);
+  } catch (...) {  // the system has no more threads to give: the destructor will not run
+    stop();
+    throw;
+  }
+  run([](const Worker&) {});  // all are up, and pinned, before the first real job touches memory
+}
+
+Workers::~Workers() { stop(); }
+
+void Workers::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::run(const std::function<void(const Worker&)>& job) {
+  std::lock_guard turn(caller_mutex_);
+  std::unique_lock lock(mutex_);
+  job_ = &job;
+  running_ = count();
+  ++generation_;
+  wake_.notify_all();
+  done_.wait(lock, [this] { return running_ == 0; });
+  job_ = nullptr;
+}
+
+void Workers::loop(int index, int cpu) {
+  if (pin_this_thread(cpu)) pinned_.fetch_add(1);
+  uint64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stopping_ || generation_ != seen; });
+    if (stopping_) return;
+    seen = generation_;
+    const auto* job = job_;
+    const Worker worker{index, parties_, &barrier_};
+    lock.unlock();
+    (*job)(worker);
+    lock.lock();
+    if (--running_ == 0) done_.notify_one();
+  }
+}
+
+}  // namespace ultrafast
