@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from support.scripted_engine import ScriptedEngine, text_of
 
+from support.scripted_engine import ScriptedEngine, text_of
 from ultrafast.engine import loop as loop_module
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.engine.stream import StreamCancelled, flushes

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
+
 from support.scripted_engine import ScriptedEngine, text_of
 from support.served import Served, served
 
@@ -197,10 +198,12 @@ def test_a_cut_stream_frees_its_slot_within_100_ms(api: str) -> None:
         assert server.loop.stats()["free_blocks"] == server.loop.stats()["num_blocks"]
 
 
-def test_a_client_that_gives_up_waiting_frees_its_slot(server: Served) -> None:
+def test_a_client_that_gives_up_waiting_frees_its_slot() -> None:
     engine = ScriptedEngine(paced=True)
-    with served(engine) as server:
-        with OpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=0.3) as client:
-            with pytest.raises(openai.APITimeoutError):
-                client.chat.completions.create(model="scripted", messages=MESSAGES)
-            assert server.wait_for(lambda stats: stats["running"] == 0) < 0.1
+    with (
+        served(engine) as server,
+        OpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=0.3) as client,
+    ):
+        with pytest.raises(openai.APITimeoutError):
+            client.chat.completions.create(model="scripted", messages=MESSAGES)
+        assert server.wait_for(lambda stats: stats["running"] == stats["waiting"] == 0) < 0.1

@@ -80,7 +80,7 @@ class EngineLoop:
         return stream
 
     def stats(self) -> dict[str, int]:
-        """The engine's counts (running, waiting, free_blocks, num_blocks) as of its last step."""
+        """The engine's counts (running, waiting, free_blocks, num_blocks) as of its last turn."""
         stats = dict(self._stats)
         stats["waiting"] += len(self._arrived)
         return stats
@@ -152,6 +152,8 @@ class EngineLoop:
             if sequence is not None and sequence in self._active:
                 del self._active[sequence]
                 self.engine.cancel(sequence)
+        if arrived or cancelled:
+            self._stats = self.engine.stats()  # told before the burst, not after it
 
     def _add(self, stream: TokenStream, outcome: _Outcome) -> None:
         try:

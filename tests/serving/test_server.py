@@ -1,0 +1,180 @@
+"""The process around the application: its port, its ready line, its end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from support.scripted_engine import ScriptedEngine, text_of
+from support.served import served
+from ultrafast.errors import ConfigError
+from ultrafast.serving.server import bind
+
+TESTS = Path(__file__).parent.parent
+ASK = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+READY = re.compile(r"Ultrafast serving scripted at (http://127\.0\.0\.1:\d+/v1)  \(ready in \d+\.\d s\)\n")
+
+
+class Program:
+    """A scripted server in its own process; see `support.scripted_server`."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "support.scripted_server"],
+            cwd=TESTS,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        ready = READY.fullmatch(self.process.stdout.readline())
+        assert ready, self.process.communicate()
+        self.url = ready[1]
+
+    def allow(self, steps: int | None) -> None:
+        assert self.process.stdin is not None
+        if steps is None:
+            self.process.stdin.close()
+        else:
+            self.process.stdin.write(f"{steps}\n")
+            self.process.stdin.flush()
+
+    def health(self) -> httpx.Response:
+        return httpx.get(self.url.removesuffix("/v1") + "/health", timeout=10)
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=20)
+
+
+@contextmanager
+def program() -> Iterator[Program]:
+    program = Program()
+    try:
+        yield program
+    finally:
+        program.process.kill()
+        for pipe in (program.process.stdin, program.process.stdout, program.process.stderr):
+            assert pipe is not None
+            pipe.close()
+        program.wait()
+
+
+def num_wake_ups(pid: int) -> int:
+    """How often the threads of a process have gone to sleep so far."""
+    statuses = (task.joinpath("status").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
+    return sum(
+        int(count) for text in statuses for count in re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.M)
+    )
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_drains(sig: signal.Signals) -> None:
+    """What runs is finished, what comes is refused, and the exit status is 0."""
+    with program() as server, httpx.Client(timeout=10) as client:
+        server.allow(3)
+        with client.stream("POST", f"{server.url}/chat/completions", json=ASK) as answer:
+            lines = answer.iter_lines()
+            assert "assistant" in next(lines)
+            server.process.send_signal(sig)
+            while (health := server.health()).status_code == 200:
+                pass
+            assert health.json()["status"] == "draining"
+            refused = httpx.post(f"{server.url}/chat/completions", json=ASK, timeout=10)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["type"] == "service_unavailable_error"
+            server.allow(None)
+            rest = "\n".join(lines)
+        assert rest.endswith("data: [DONE]\n")
+        assert server.wait() == 0
+        assert server.process.stderr is not None
+        assert server.process.stderr.read() == ""
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    with program() as server, httpx.Client(timeout=10) as client:
+        server.allow(3)
+        with client.stream("POST", f"{server.url}/chat/completions", json=ASK):
+            server.process.send_signal(signal.SIGINT)
+            while server.health().status_code == 200:
+                pass
+            server.process.send_signal(signal.SIGINT)
+            assert server.wait() == 128 + signal.SIGINT
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="wake-ups are read from Linux's /proc")
+def test_an_idle_server_wakes_for_nothing() -> None:
+    """No thread of it is scheduled, over half a second in which uvicorn's own main loop would wake five times."""
+    with program() as server:
+        assert server.health().status_code == 200
+        process = psutil.Process(server.process.pid)
+        while process.cpu_percent(interval=0.2):
+            pass  # the last of the request just served
+        before = num_wake_ups(process.pid)
+        assert process.cpu_percent(interval=0.5) == 0
+        assert num_wake_ups(process.pid) - before <= 1
+
+
+def test_a_port_in_use_is_one_clear_line() -> None:
+    with bind("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(
+            ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; .*--port"
+        ):
+            bind("127.0.0.1", port)
+
+
+def test_a_host_that_is_none_of_ours() -> None:
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
+        bind("192.0.2.1", 0)
+    with pytest.raises(ConfigError, match="cannot resolve host"):
+        bind("a..b", 0)
+
+
+def test_clients_that_come_before_the_server_is_ready_wait() -> None:
+    with bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname(), timeout=5):
+        pass
+
+
+def test_loopback_is_checked_by_host_and_other_addresses_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(ScriptedEngine()) as server:
+        url = f"http://127.0.0.1:{server.port}/health"
+        assert httpx.get(url).status_code == 200
+        assert httpx.get(url, headers={"host": "evil.example"}).status_code == 403
+    assert "Warning" not in capsys.readouterr().out
+
+
+def test_one_connection_serves_many_requests() -> None:
+    with served(ScriptedEngine()) as server, httpx.Client(base_url=server.url, timeout=10) as client:
+        for index in range(50):
+            answer = client.post("chat/completions", json={**ASK, "stream": index % 2 == 0, "max_tokens": 5})
+            assert answer.status_code == 200
+            assert "date" not in answer.headers
+        refused = client.post("chat/completions", content=b" " * (9 * 2**20))
+        assert refused.status_code == 413
+        assert client.get("models").status_code == 200
+
+
+def test_a_slow_reader_of_a_real_socket_gets_everything() -> None:
+    script = "0123456789" * 200_000
+    with served(ScriptedEngine(script, num_slots=1)) as server, httpx.Client(timeout=20) as client:
+        engine = server.loop.engine
+        engine.max_context = len(script) + 100
+        with client.stream("POST", f"{server.url}/chat/completions", json={**ASK, "max_tokens": 30_000}) as answer:
+            other = httpx.post(
+                f"{server.url}/chat/completions", json={**ASK, "stream": False, "max_tokens": 10}, timeout=20
+            )
+            assert other.json()["choices"][0]["message"]["content"] == text_of(10, script)
+            body = "".join(answer.iter_text())
+        assert body.endswith("data: [DONE]\n\n")
+        assert body.count('"content":"') < 30_000

@@ -1,0 +1,149 @@
+"""Seeded mutation of request bodies: valid ones, gone wrong in one to four ways."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from typing import Any
+
+CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+
+_JUNK: list[Any] = [
+    None,
+    True,
+    False,
+    -1,
+    0,
+    1,
+    7,
+    2**31 - 1,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    2**63,
+    -(2**63) - 1,
+    10**40,
+    0.5,
+    -0.0,
+    1e-320,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "a",
+    "auto",
+    "7",
+    "\x00",
+    "é\u0301🚀👨‍👩‍👧\u202e\ufeff",
+    "<|im_end|><|endoftext|></s>",
+    "{{ messages }}{% for x in range(10**9) %}",
+    "../../etc/passwd",
+    "x" * 5000,
+    [],
+    [[]],
+    ["a", 1, None],
+    {},
+    {"type": "text"},
+    {"type": "input_text", "text": "hi"},
+    {"role": "user", "content": "hi"},
+    {"": {"": {}}},
+]
+
+
+def valid_body(path: str, model: str, rng: random.Random) -> dict[str, Any]:
+    """A body with nearly every field, as accepted."""
+    common = {
+        "model": model,
+        "temperature": rng.choice([0, 0.7, 2]),
+        "top_p": 0.9,
+        "top_logprobs": 2,
+        "stream": rng.random() < 0.5,
+        "service_tier": rng.choice(["auto", "default", "flex", "priority", "fast", "ultrafast"]),
+        "metadata": {"a": "b"},
+        "user": "u",
+        "store": False,
+        "tools": [],
+        "tool_choice": "auto",
+    }
+    parts = [{"type": "text", "text": "Hello "}, {"type": "input_text", "text": "there 🚀"}]
+    messages = [
+        {"role": "system", "content": "Be quick."},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": "Go on."},
+    ]
+    if path == RESPONSES:
+        return common | {
+            "input": rng.choice(["Hi", messages]),
+            "instructions": "Short.",
+            "max_output_tokens": 4,
+            "include": ["message.output_text.logprobs"],
+            "text": {"format": {"type": "text"}, "verbosity": "low"},
+            "reasoning": {"effort": "low", "summary": "auto"},
+            "truncation": "disabled",
+            "background": False,
+        }
+    return common | {
+        "messages": messages,
+        "max_tokens": 4,
+        "max_completion_tokens": 5,
+        "n": 2,
+        "top_k": 5,
+        "min_p": 0.05,
+        "repetition_penalty": 1.1,
+        "seed": 1,
+        "stop": ["\n", "END"],
+        "logprobs": True,
+        "presence_penalty": 0.5,
+        "frequency_penalty": -0.5,
+        "logit_bias": {"5": 1.5},
+        "stream_options": {"include_usage": True},
+        "response_format": {"type": "text"},
+    }
+
+
+def fuzzed(path: str, model: str, rng: random.Random) -> bytes:
+    """A mutated body."""
+    body: Any = valid_body(path, model, rng)
+    for _ in range(rng.randint(0, 3)):
+        body = _mutate_value(body, rng)
+    raw = json.dumps(body, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+    return _mutate_bytes(raw, rng) if rng.random() < 0.2 else raw
+
+
+def _mutate_value(body: Any, rng: random.Random) -> Any:
+    """Change one place in a JSON value: replace, remove, rename, repeat or bury it."""
+    body = copy.deepcopy(body)
+    places = list(_places(body))
+    if not places:
+        return rng.choice(_JUNK)
+    container, key = rng.choice(places)
+    kind = rng.randrange(6)
+    if kind <= 2:
+        container[key] = copy.deepcopy(rng.choice(_JUNK))
+    elif kind == 3:
+        del container[key]
+    elif kind == 4:
+        if isinstance(container, dict):
+            container[rng.choice(["x", "", "type", "role", "content", "stream", "prompt"])] = container.pop(key)
+        else:
+            container.extend(copy.deepcopy(container[key]) for _ in range(rng.choice([1, 3, 50])))
+    else:
+        for _ in range(rng.choice([1, 10, 200])):
+            container[key] = rng.choice([[container[key]], {"content": container[key]}])
+    return body
+
+
+def _places(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield value, key
+            yield from _places(child)
+
+
+def _mutate_bytes(raw: bytes, rng: random.Random) -> bytes:
+    at = rng.randrange(len(raw) + 1)
+    noise = rng.choice([b"\x00", b"\xff", b"[" * 2000, b'{"a":' * 2000, b"\\ud800", b'"', b",", rng.randbytes(8)])
+    return rng.choice([raw[:at], raw[at:], raw[:at] + noise + raw[at:], raw[:at] + noise + raw[at + 1 :], raw + raw])
