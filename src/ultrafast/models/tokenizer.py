@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import tokenizers
@@ -10,7 +10,9 @@ from tokenizers import AddedToken, models, normalizers
 
 from ultrafast.errors import ModelFileError, RequestError
 from ultrafast.models.pretokenizers import PRE_TOKENIZERS
+from ultrafast.models.template import ChatTemplate
 from ultrafast.models.vocabulary import SPACE, TokenType, Vocabulary
+from ultrafast.types import Message
 
 
 class Tokenizer:
@@ -21,7 +23,7 @@ class Tokenizer:
     special token, and decoding drops one leading space.
     """
 
-    def __init__(self, vocabulary: Vocabulary, path: str = "") -> None:
+    def __init__(self, vocabulary: Vocabulary, template: str | None = None, path: str = "") -> None:
         self._bytes = vocabulary.token_bytes
         self._special = frozenset(
             i for i, kind in enumerate(vocabulary.types) if kind in (TokenType.CONTROL, TokenType.UNKNOWN)
@@ -38,6 +40,10 @@ class Tokenizer:
         else:
             self.strips_leading_space = vocabulary.add_space_prefix is not False
             self._backend, add_bos = _sentencepiece(vocabulary), True
+        named = {"bos": self.bos_id, "eos": self.eos_id, "unk": self.unk_id, "pad": self.pad_id}
+        self._template = ChatTemplate(
+            template, {f"{name}_token": vocabulary.tokens[i] for name, i in named.items() if i is not None}
+        )
         if vocabulary.add_bos and self.bos_id is None:
             raise ModelFileError(path, "tokenizer.ggml.add_bos_token is true, but bos_token_id is missing")
         self.add_bos = self.bos_id is not None and (add_bos if vocabulary.add_bos is None else vocabulary.add_bos)
@@ -49,7 +55,10 @@ class Tokenizer:
         Raises:
             ModelFileError: naming the key, and the index where there is one.
         """
-        return cls(Vocabulary.from_gguf(metadata, path), path)
+        template = metadata.get("tokenizer.chat_template")
+        if template is not None and not isinstance(template, str):
+            raise ModelFileError(path, f"tokenizer.chat_template must be a string, not {type(template).__name__}")
+        return cls(Vocabulary.from_gguf(metadata, path), template, path)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of ``text``. Special tokens in the text are parsed, wherever the text came from; nothing is added.
@@ -85,6 +94,16 @@ class Tokenizer:
     def is_special(self, id: int) -> bool:
         """Whether the token is a control token (or the unknown one), which gives no text in an answer."""
         return id in self._special
+
+    def apply_chat_template(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+        """The prompt text for ``messages``, by the model's own template.
+
+        Text in a message that spells a special token becomes that token when the prompt is encoded, as everywhere.
+
+        Raises:
+            TemplateError: see `ChatTemplate.render`.
+        """
+        return self._template.render(messages, add_generation_prompt=add_generation_prompt)
 
 
 def _byte_level(vocabulary: Vocabulary, path: str) -> tuple[tokenizers.Tokenizer, bool]:
