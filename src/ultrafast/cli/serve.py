@@ -1,4 +1,4 @@
-"""``ultrafast serve``."""
+"""`ultrafast serve`: a model behind the OpenAI API."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 
+from ultrafast.cli.options import DEFAULT_MODEL, Model, Threads
+
 
 def serve(
-    model: Annotated[str, typer.Option(help="NAME, hf:ORG/REPO[/FILE] or a path to a GGUF file.")] = "smollm2-135m",
+    model: Model = DEFAULT_MODEL,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
-    threads: Annotated[int | None, typer.Option(min=1, help="Worker threads; default: one a physical core.")] = None,
+    threads: Threads = None,
     isa: Annotated[str | None, typer.Option(help="Instruction set; default: the best this processor has.")] = None,
     context: Annotated[int | None, typer.Option(min=1, help="Context limit in tokens; default: the model's.")] = None,
 ) -> None:
     """Serve a model over the OpenAI API (Chat Completions and Responses).
+
+    Ctrl-C finishes what runs and leaves; a second one leaves at once.
 
     Example: ultrafast serve --port 8080
     """
