@@ -305,3 +305,24 @@ def test_flushes_tell_of_a_failure_after_all_text() -> None:
                 await anext(batches)
 
     run(main())
+
+
+def test_a_reader_whose_event_loop_has_closed_is_dropped() -> None:
+    engine = ScriptedEngine(paced=True)
+    loop = EngineLoop(engine)  # type: ignore[arg-type]
+
+    async def leave() -> None:
+        loop.start()
+        await loop.submit(ask(100))
+
+    asyncio.run(leave())
+
+    async def main() -> None:
+        engine.allow(1)
+        while loop.stats()["running"] or loop.stats()["waiting"] or not engine.num_steps:
+            await asyncio.sleep(0)
+        engine.allow(None)
+        assert (await (await loop.submit(ask(5))).result()).text == text_of(5)
+        await loop.close()
+
+    run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 
 from support.asgi import Answer, Client, client_of
 from support.scripted_engine import ScriptedEngine, text_of
+from ultrafast.engine import loop as loop_module
+from ultrafast.serving.generate import LARGE_BODY
+from ultrafast.serving.wire import body as body_module
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -212,5 +216,54 @@ def test_a_body_that_ends_early_starts_nothing() -> None:
             await client.app(scope, receive, send)
             assert sent[0]["status"] == 400
             assert not engine.requests
+
+    run(main())
+
+
+def test_a_body_that_dawdles_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.01)
+        async with client_of(ScriptedEngine()) as client:
+            client.silent = True
+            answer = await client.post(CHAT, ASK)
+            assert answer.status == 408
+            assert "0 s" in answer.error["message"]
+
+    run(main())
+
+
+def test_long_prompts_are_tokenised_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        engine = ScriptedEngine()
+        encode, threads = engine.encode_prompt, []
+
+        def watched(prompt: Any) -> list[int]:
+            threads.append(threading.current_thread())
+            return encode(prompt)[:10]
+
+        monkeypatch.setattr(engine, "encode_prompt", watched)
+        async with client_of(engine) as client:
+            for length in (1, LARGE_BODY):
+                ask = {**ASK, "messages": [{"role": "user", "content": "x" * length}]}
+                assert (await client.post(CHAT, ask)).status == 200
+        assert [thread is threading.current_thread() for thread in threads] == [True, False]
+
+    run(main())
+
+
+def test_all_choices_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(loop_module, "MAX_OPEN", 2)
+        engine = ScriptedEngine(paced=True)
+        async with client_of(engine) as client:
+            refused = await client.post(CHAT, {**ASK, "n": 3})
+            assert refused.status == 429
+            assert refused.error["code"] == "rate_limit_exceeded"
+            assert int(refused.headers["retry-after"]) >= 1
+            loop = client.app.state.engine_loop
+            while loop.stats()["running"] + loop.stats()["waiting"]:
+                await asyncio.sleep(0)
+            engine.allow(None)
+            assert (await client.post(CHAT, {**ASK, "n": 2})).status == 200
 
     run(main())

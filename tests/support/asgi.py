@@ -43,10 +43,15 @@ class Answer:
 
 
 class Client:
-    """A client of one application."""
+    """A client of one application.
+
+    Attributes:
+        silent: announces bodies and never sends them.
+    """
 
     def __init__(self, app: Starlette) -> None:
         self.app = app
+        self.silent = False
 
     async def post(self, path: str, body: Any, **kwargs: Any) -> Answer:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -76,7 +81,7 @@ class Client:
         inbox = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> dict[str, Any]:
-            if inbox:
+            if inbox and not self.silent:
                 return inbox.pop()
             await gone.wait()
             return {"type": "http.disconnect"}
