@@ -20,10 +20,10 @@ class Pushed(NamedTuple):
 class Detokenizer:
     """The text of one answer, piece by piece.
 
-    The pieces, with `flush` at the end, add up to ``tokenizer.decode(ids, skip_special=True)``, cut before the first stop
-    string. First is the one that is complete first; of several that end with the same character, the one that starts
-    first. Text that may be the start of a stop string is held back until that is settled, as are the bytes of an
-    unfinished character.
+    The pieces, with `flush` at the end, add up to ``tokenizer.decode(ids, skip_special=True)``, cut before the first
+    stop string. First is the one that is complete first; of several that end with the same character, the one that
+    starts first. Text that may be the start of a stop string is held back until that is settled, as are the bytes of
+    an unfinished character. Stop strings must not be empty.
 
     Each token costs time in proportion to its own bytes (and the longest stop string), not to the text so far.
     """
@@ -33,13 +33,14 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._at_start = tokenizer.strips_leading_space
         self._stops = tuple(stop)
+        self._firsts = {text[0] for text in stop}
         self._longest = max(map(len, stop), default=0)
         self._held = ""  # the end of the text so far that a stop string may begin in
         self._stopped = False
 
     def push(self, token_ids: Sequence[int]) -> Pushed:
         """Take tokens and give the text that is now certain. After a stop nothing more is taken."""
-        pieces = []
+        pieces: list[str] = []
         for num_tokens, token_id in enumerate(token_ids, 1):
             if self._stopped:
                 return Pushed("".join(pieces), num_tokens - 1, True)
@@ -80,6 +81,6 @@ class Detokenizer:
     def _possible_start(self, text: str) -> int:
         """The first position from which all remaining text is the beginning of some stop string."""
         for at in range(max(0, len(text) - self._longest + 1), len(text)):
-            if any(stop.startswith(text[at:]) for stop in self._stops):
+            if text[at] in self._firsts and any(stop.startswith(text[at:]) for stop in self._stops):
                 return at
         return len(text)

@@ -77,7 +77,7 @@ class _CountingCompiler(CodeGenerator):
 class _Generation(Extension):
     """``{% generation %}…{% endgeneration %}`` marks the assistant's part for training; here it is just its body."""
 
-    tags = {"generation"}  # noqa: RUF012  (Jinja reads it from the class)
+    tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -100,7 +100,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             cache_size=0,
         )
         self.filters = filters
-        tests: dict[str, Callable[..., Any]] = dict(TESTS)
+        tests: Any = TESTS
         self.tests = {name: counted_function(test) for name, test in tests.items()}
         kept = {name: self.globals[name] for name in ("range", "dict", "cycler", "joiner")}
         self.globals = {**kept, "namespace": _Namespace, **functions}
@@ -141,7 +141,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if not __self._may_call(__obj, owner, name):
             raise SecurityError(f"chat templates may not call {name or type(__obj).__name__!r}")
         result: Any = super().call(__context, __obj, *args, **kwargs)
-        return __self.admit(list(result) if isinstance(result, _VIEWS) else result)
+        return __self.admit(list(result) if type(result) in _VIEWS else result)
 
     def _may_call(self, obj: Any, owner: Any, name: str) -> bool:
         if isinstance(obj, (Macro, BlockReference, LoopContext, Joiner)) or any(
