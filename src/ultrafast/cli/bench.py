@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ultrafast.cli.options import DEFAULT_MODEL, Model, Threads
+from ultrafast.cli.options import DEFAULT_MODEL, Isa, Model, Threads
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,7 +24,7 @@ def bench() -> None:
 def engine(
     model: Model = DEFAULT_MODEL,
     threads: Threads = None,
-    isa: Annotated[str | None, typer.Option(help="Instruction set; default: the best supported.")] = None,
+    isa: Isa = None,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds, each of which measures everything once.")] = 5,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write every sample to this file.")] = None,
 ) -> None:

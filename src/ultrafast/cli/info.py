@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ultrafast.cli.options import DEFAULT_MODEL, Json, Model, Threads
+from ultrafast.cli.options import DEFAULT_MODEL, Isa, Json, Model, Threads
 
 if TYPE_CHECKING:
     from ultrafast.engine.engine import Engine
 
 
-def info(model: Model = DEFAULT_MODEL, threads: Threads = None, as_json: Json = False) -> None:
+def info(model: Model = DEFAULT_MODEL, threads: Threads = None, isa: Isa = None, as_json: Json = False) -> None:
     """Show model, machine and the speed to expect.
 
     The limit is what memory allows: bytes read per token against the streaming-read bandwidth, measured on the spot.
@@ -22,7 +22,7 @@ def info(model: Model = DEFAULT_MODEL, threads: Threads = None, as_json: Json = 
     from ultrafast.engine.engine import Engine
 
     ensure_on_disk(model)
-    engine = Engine(model, threads=threads)
+    engine = Engine(model, threads=threads, isa=isa)
     try:
         facts = _facts(engine)
     finally:
@@ -48,6 +48,7 @@ def _facts(engine: Engine) -> dict[str, Any]:
         "engine": {
             "isa": engine.isa,
             "isas_available": native.available_isas(),
+            "isas_supported": native.supported_isas(),
             "threads": engine.threads,
             "max_context": engine.max_context,
             "num_slots": engine.num_slots,
@@ -79,7 +80,7 @@ def _show(facts: dict[str, Any]) -> None:
         "machine": f"{machine['cpu_model']}, {len(machine['cores'])} physical cores allowed, {quota}",
         "caches": caches or "unknown",
         "memory": f"{_size(machine['memory_bytes'])} available",
-        "engine": f"{engine['isa']} (of {', '.join(engine['isas_available'])}), {engine['threads']} threads",
+        "engine": f"{engine['isa']} ({_isas(engine)}), {engine['threads']} threads",
         "limit": (
             f"{limit['bound_tokens_per_s']:,.0f} tokens/s: {model['bytes_per_token'] / 1e6:,.1f} MB read per token, "
             f"{limit['read_bytes_per_s'] / 1e9:,.1f} GB/s measured just now"
@@ -87,6 +88,13 @@ def _show(facts: dict[str, Any]) -> None:
     }
     for name, text in rows.items():
         print(f"{name:8} {text}")
+
+
+def _isas(engine: dict[str, Any]) -> str:
+    """Every instruction set built in, and whether this processor has it."""
+    return ", ".join(
+        name if name in engine["isas_supported"] else f"no {name} here" for name in engine["isas_available"]
+    )
 
 
 def _size(count: int) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ultrafast.cli.options import DEFAULT_MODEL, Model, Threads
+from ultrafast.cli.options import DEFAULT_MODEL, Isa, Model, Threads
 
 
 def serve(
@@ -15,7 +15,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     threads: Threads = None,
-    isa: Annotated[str | None, typer.Option(help="Instruction set; default: the best this processor has.")] = None,
+    isa: Isa = None,
     context: Annotated[int | None, typer.Option(min=1, help="Context limit in tokens; default: the model's.")] = None,
 ) -> None:
     """Serve a model over the OpenAI API (Chat Completions and Responses).
