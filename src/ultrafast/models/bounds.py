@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from contextvars import ContextVar
 from typing import Any
 
-MAX_SECONDS = 2.0  # of wall clock, for one rendering
+MAX_SECONDS = 3.0  # of wall clock, for one rendering
 MAX_CHARS = 2 << 20  # of one string, and of the rendered prompt
 _MAX_WEIGHT = 16 << 20  # of one value: characters, and _ELEMENT for each element
 _MAX_TOTAL = 32 << 20  # of everything one rendering makes
@@ -22,6 +22,7 @@ _MAX_BITS = 4096  # of an integer
 _ELEMENT = 64
 _OPERATION = 16  # what any operation costs, in characters
 _SHORT = 256  # strings up to this length are paid for each time they turn up, longer ones once
+_UNKNOWN = (None,)
 _WIDTH = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?")
 
 
@@ -108,7 +109,7 @@ class Budget:
             self.spend(size)
         elif id(text) not in self.known:
             self.spend(size)
-            self.known[id(text)] = (text, size, 0)
+            self.known[id(text)] = (text, _ELEMENT + size, 0)
         return _ELEMENT + size
 
     def _weigh_container(self, value: Any, level: int) -> tuple[int, int]:
@@ -116,12 +117,13 @@ class Budget:
         if len(value) * _ELEMENT > _MAX_WEIGHT or level > _MAX_DEPTH:
             raise OutOfBoundsError("makes a list or mapping that is too large or too deep")
         self.spend(8 * len(value))
-        weight, depth = _ELEMENT, 0
+        weight, depth = _ELEMENT, 1
         for part in parts:
-            part_weight, part_depth = self.weigh(part, level + 1)
+            # Most parts are known: this is the inner loop of templates that build or cut lists of messages.
+            part_weight, part_depth = self.known.get(id(part), _UNKNOWN)[1:] or self.weigh(part, level + 1)
             weight += part_weight
-            depth = max(depth, part_depth)
-        depth += 1
+            if part_depth >= depth:
+                depth = part_depth + 1
         if weight > _MAX_WEIGHT or depth > _MAX_DEPTH:
             raise OutOfBoundsError("makes a list or mapping that is too large or too deep")
         self.known[id(value)] = (value, weight, depth)
