@@ -62,8 +62,7 @@ def test_smollm_ids_are_those_of_its_own_tokenizer(smollm: tuple[Tokenizer, dict
     own.add_special_tokens([AddedToken(token, special=True) for token in tokens[:17]])
     for text in TEXTS:
         assert tokenizer.encode(text) == own.encode(text, add_special_tokens=False).ids
-        if "\0" not in text:
-            assert tokenizer.decode(tokenizer.encode(text)) == text
+        assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 def test_smollm_special_ids_and_template(smollm: tuple[Tokenizer, dict[str, Any]]) -> None:
