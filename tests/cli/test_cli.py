@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,63 @@ def test_models_on_an_empty_disk(tmp_path: Path) -> None:
     assert first["name"] == "smollm2-135m"
     assert first["path"] is None
     assert first["licence"] == "Apache-2.0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [("--max-tokens 100000", "context"), ("--stop ''", "stop"), ("--threads 9999", "threads")],
+)
+def test_requests_are_refused_in_one_line(arguments: str, problem: str, tiny_model_path: Path) -> None:
+    done = run("generate", "hi", "--model", str(tiny_model_path), *shlex.split(arguments))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ultrafast: error: ")
+    assert done.stderr.count("\n") == 1
+    assert problem in done.stderr
+
+
+def test_generate(tiny_model_path: Path) -> None:
+    arguments = ("generate", "--model", str(tiny_model_path), "--max-tokens", "9", "--temperature", "1", "--seed", "5")
+    answer = json.loads(run(*arguments, "--json", "hi").stdout)
+    assert answer["completion_tokens"] == len(answer["token_ids"]) == 9
+    assert answer["finish_reason"] == "length"
+    assert answer["decode_s"] >= 0
+    assert run(*arguments, "hi").stdout == answer["text"] + "\n"
+    assert run(*arguments, "-", stdin="hi").stdout == answer["text"] + "\n"
+    assert run(*arguments, "ho").stdout != answer["text"] + "\n"
+
+
+def test_chat_once(tiny_model_path: Path) -> None:
+    arguments = ("chat", "--model", str(tiny_model_path), "--max-tokens", "5")
+    asked, piped = run(*arguments, "hi"), run(*arguments, stdin="hi")
+    assert (asked.returncode, piped.returncode) == (0, 0)
+    assert asked.stdout == piped.stdout != ""
+    assert asked.stderr.startswith("[5 tokens")
+    assert run(*arguments, "hi", "--system", "Be brief.").stdout != asked.stdout
+
+
+def test_info(tiny_model_path: Path) -> None:
+    facts = json.loads(
+        run("info", "--model", str(tiny_model_path), "--threads", "1", "--isa", "scalar", "--json").stdout
+    )
+    assert facts["engine"]["isa"] == "scalar"
+    assert facts["engine"]["threads"] == 1
+    assert facts["model"]["path"] == str(tiny_model_path)
+    limit = facts["limit"]
+    assert limit["bound_tokens_per_s"] == limit["read_bytes_per_s"] / facts["model"]["bytes_per_token"] > 0
+    shown = run("info", "--model", str(tiny_model_path)).stdout
+    rows = ["model", "file", "shape", "context", "machine", "caches", "memory", "engine", "limit"]
+    assert [line.split()[0] for line in shown.splitlines()] == rows
+
+
+def test_bench_engine(tiny_model_path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "speed.json"
+    done = run("bench", "engine", "--model", str(tiny_model_path), "--repeats", "1", "--json", str(file))
+    assert done.returncode == 0
+    assert "of the read limit" in done.stdout
+    assert json.loads(file.read_text())["summary"]["decode_tokens_per_s"] > 0
+    refused = run("bench", "engine", "--model", str(tiny_model_path), "--json", str(tmp_path / "no" / "x.json"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "No such file" in refused.stderr
 
 
 def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:

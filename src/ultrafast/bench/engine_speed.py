@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import statistics
+import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -109,8 +110,11 @@ def measure(engine: Engine, *, repeats: int = 5) -> EngineSpeed:
 
 def _decode_speed(engine: Engine, random_ids: random.Random) -> float:
     tokens = min(DECODE_TOKENS, engine.max_context - DECODE_PROMPT)
-    output = engine.generate(_prompt(engine, random_ids, DECODE_PROMPT), max_tokens=tokens, ignore_eos=True)
-    return (output.usage.completion_tokens - 1) / output.timings.decode_s  # the first token belongs to the prompt
+    stream = engine.stream(_prompt(engine, random_ids, DECODE_PROMPT), max_tokens=tokens, ignore_eos=True)
+    next(stream)  # the burst that also computed the prompt; what it decoded is not counted
+    start = time.perf_counter()
+    decoded = sum(len(delta.token_ids) for delta in stream)
+    return decoded / (time.perf_counter() - start)
 
 
 def _prompt_speed(engine: Engine, random_ids: random.Random, length: int) -> float:

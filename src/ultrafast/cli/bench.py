@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +25,10 @@ def engine(
     threads: Threads = None,
     isa: Isa = None,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds, each of which measures everything once.")] = 5,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every sample to this file.")] = None,
+    json_file: Annotated[
+        typer.FileTextWrite | None,
+        typer.Option("--json", lazy=False, metavar="FILE", help="Also write every sample to this file."),
+    ] = None,
 ) -> None:
     """Measure decode and prompt speed.
 
@@ -37,17 +39,10 @@ def engine(
     from ultrafast.bench import engine_speed
     from ultrafast.cli.progress import ensure_on_disk
     from ultrafast.engine.engine import Engine
-    from ultrafast.errors import ConfigError
 
     ensure_on_disk(model)
-    subject = Engine(model, threads=threads, isa=isa)
-    try:
+    with Engine(model, threads=threads, isa=isa) as subject:
         result = engine_speed.measure(subject, repeats=repeats)
-    finally:
-        subject.close()
     print(result.report())
     if json_file:
-        try:
-            json_file.write_text(result.to_json())
-        except OSError as error:
-            raise ConfigError(f"--json {json_file}: {error.strerror}") from error
+        json_file.write(result.to_json())

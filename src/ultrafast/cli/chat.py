@@ -38,15 +38,12 @@ def chat(
     if question is None and not sys.stdin.isatty():
         question = sys.stdin.read()
     ensure_on_disk(model)
-    engine = Engine(model, threads=threads)
-    try:
+    with Engine(model, threads=threads) as engine:
         conversation = Conversation(engine, system, max_tokens=max_tokens, temperature=temperature, seed=seed)
         if question is None:
             _converse(conversation, engine.model_id)
         else:
             conversation.ask(question)
-    finally:
-        engine.close()
 
 
 class Conversation:

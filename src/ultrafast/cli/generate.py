@@ -10,7 +10,7 @@ import typer
 from ultrafast.cli.options import DEFAULT_MODEL, Json, MaxTokens, Model, Seed, Temperature, Threads
 
 if TYPE_CHECKING:
-    from ultrafast.engine.engine import Output
+    from ultrafast.types import Output
 
 
 def generate(
@@ -35,16 +35,13 @@ def generate(
     text = sys.stdin.read() if prompt == "-" else prompt
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     ensure_on_disk(model)
-    engine = Engine(model, threads=threads)
-    try:
+    with Engine(model, threads=threads) as engine:
         if as_json:
             _print_json(engine.generate(text, stop=tuple(stop or ()), **sampling))
             return
         for delta in engine.stream(text, stop=tuple(stop or ()), **sampling):
             print(delta.text, end="", flush=True)
         print()
-    finally:
-        engine.close()
 
 
 def _print_json(output: Output) -> None:

@@ -22,11 +22,8 @@ def info(model: Model = DEFAULT_MODEL, threads: Threads = None, isa: Isa = None,
     from ultrafast.engine.engine import Engine
 
     ensure_on_disk(model)
-    engine = Engine(model, threads=threads, isa=isa)
-    try:
+    with Engine(model, threads=threads, isa=isa) as engine:
         facts = _facts(engine)
-    finally:
-        engine.close()
     if as_json:
         import json
 
@@ -39,7 +36,7 @@ def _facts(engine: Engine) -> dict[str, Any]:
     from ultrafast.engine import native, topology
 
     machine = topology.detect()
-    shape = asdict(engine.shape)
+    shape = {**asdict(engine.shape), "num_parameters": engine.shape.num_parameters}
     del shape["rope_inv_freq"]  # long, and of no use to a reader
     bandwidth = native.read_bandwidth(engine.weight_bytes, engine.threads)
     return {
@@ -50,6 +47,7 @@ def _facts(engine: Engine) -> dict[str, Any]:
             "isas_available": native.available_isas(),
             "isas_supported": native.supported_isas(),
             "threads": engine.threads,
+            "num_pinned": engine.num_pinned,
             "max_context": engine.max_context,
             "num_slots": engine.num_slots,
         },
@@ -80,7 +78,7 @@ def _show(facts: dict[str, Any]) -> None:
         "machine": f"{machine['cpu_model']}, {len(machine['cores'])} physical cores allowed, {quota}",
         "caches": caches or "unknown",
         "memory": f"{_size(machine['memory_bytes'])} available",
-        "engine": f"{engine['isa']} ({_isas(engine)}), {engine['threads']} threads",
+        "engine": f"{engine['isa']} ({_others(engine)}), {engine['threads']} threads, {engine['num_pinned']} pinned",
         "limit": (
             f"{limit['bound_tokens_per_s']:,.0f} tokens/s: {model['bytes_per_token'] / 1e6:,.1f} MB read per token, "
             f"{limit['read_bytes_per_s'] / 1e9:,.1f} GB/s measured just now"
@@ -90,11 +88,10 @@ def _show(facts: dict[str, Any]) -> None:
         print(f"{name:8} {text}")
 
 
-def _isas(engine: dict[str, Any]) -> str:
-    """Every instruction set built in, and whether this processor has it."""
-    return ", ".join(
-        name if name in engine["isas_supported"] else f"no {name} here" for name in engine["isas_available"]
-    )
+def _others(engine: dict[str, Any]) -> str:
+    supported = engine["isas_supported"]
+    missing = [name for name in engine["isas_available"] if name not in supported]
+    return f"runs here: {', '.join(supported)}" + (f"; does not: {', '.join(missing)}" if missing else "")
 
 
 def _size(count: int) -> str:
