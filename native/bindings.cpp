@@ -129,12 +129,6 @@ class Model {
     return out;
   }
 
-  double read_bandwidth(size_t bytes, int repeats) {
-    require(bytes > 0 && repeats > 0, "bad sizes");
-    nb::gil_scoped_release release;
-    return ultrafast::read_bandwidth(*workers_, bytes, repeats);
-  }
-
   void interrupt() { decoder_->interrupt(); }
   size_t bytes_per_token() const { return decoder_->forward().bytes_per_token(); }
   int num_pinned() const { return workers_->pinned(); }
@@ -185,6 +179,15 @@ NB_MODULE(_native, m) {
       if (is_supported(*table)) names.emplace_back(table->name);
     return names;
   });
+  m.def(
+      "read_bandwidth",
+      [](size_t bytes, const std::vector<int>& cpus, int repeats) {
+        require(bytes > 0 && repeats > 0 && !cpus.empty(), "bad sizes");
+        nb::gil_scoped_release release;
+        Workers workers(cpus);
+        return read_bandwidth(workers, bytes, repeats);
+      },
+      "bytes"_a, "cpus"_a, "repeats"_a);
   m.def("uniform_at", &uniform_at, "seed"_a, "position"_a);
   m.def("dequantize", &dequantize, "type"_a, "rows"_a, "cols"_a, "data"_a, "through_tiles"_a);
 
@@ -232,7 +235,6 @@ NB_MODULE(_native, m) {
            "tensors"_a, nb::kw_only(), "isa"_a, "cpus"_a, "num_blocks"_a, "max_rows"_a, "max_logits"_a, "max_context"_a)
       .def("run", &Model::run, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a)
       .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)
-      .def("read_bandwidth", &Model::read_bandwidth, "bytes"_a, "repeats"_a = 3)
       .def("interrupt", &Model::interrupt)
       .def_prop_ro("bytes_per_token", &Model::bytes_per_token)
       .def_prop_ro("num_pinned", &Model::num_pinned);

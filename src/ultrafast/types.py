@@ -108,3 +108,21 @@ class Timings:
     def decode_s(self) -> float:
         """From the first token to the last."""
         return self.finished - self.first_token
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A finished request."""
+
+    text: str
+    token_ids: list[int]  # without the end-of-generation token
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    logprobs: list[TokenLogprob] | None = None  # one per token id when asked for
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Decode speed: tokens after the first by the time since the first; 0.0 when there was but one."""
+        seconds = self.timings.decode_s
+        return (len(self.token_ids) - 1) / seconds if len(self.token_ids) > 1 and seconds > 0 else 0.0

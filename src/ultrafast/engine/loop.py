@@ -22,7 +22,8 @@ from ultrafast.errors import QueueFull, RequestError
 from ultrafast.types import GenerateRequest, TokenDelta
 
 if TYPE_CHECKING:
-    from ultrafast.engine.engine import Engine, Sequence
+    from ultrafast.engine.engine import Engine
+    from ultrafast.engine.sequence import Sequence
 
 __all__ = ["MAX_OPEN", "EngineLoop", "TokenStream"]
 

@@ -10,7 +10,7 @@ from ultrafast.errors import RequestError
 from ultrafast.types import GenerateRequest, Timings, TokenDelta, Usage
 
 if TYPE_CHECKING:
-    from ultrafast.engine.engine import Sequence
+    from ultrafast.engine.sequence import Sequence
 
 
 class StreamCancelled(Exception):  # noqa: N818 - not a fault: somebody called cancel()

@@ -1,0 +1,79 @@
+"""Types of the native extension (native/bindings.cpp). Only ultrafast.engine.native imports it."""
+
+import numpy as np
+import numpy.typing as npt
+
+KV_BLOCK: int
+
+def available_isas() -> list[str]: ...
+def supported_isas() -> list[str]: ...
+def read_bandwidth(bytes: int, cpus: list[int], repeats: int) -> float: ...
+def uniform_at(seed: int, position: int) -> float: ...
+def dequantize(
+    type: int, rows: int, cols: int, data: npt.NDArray[np.uint8], through_tiles: bool
+) -> npt.NDArray[np.float32]: ...
+
+class ModelConfig:
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        hidden_size: int,
+        intermediate_size: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        vocab_size: int,
+        rms_norm_eps: float,
+        rope_inv_freq: list[float],
+    ) -> None: ...
+
+class Sequence:
+    def __init__(
+        self,
+        prompt: list[int],
+        max_tokens: int,
+        stop_tokens: list[int],
+        *,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        logit_bias: list[tuple[int, float]] = ...,
+        seed: int = 0,
+        num_logprobs: int = -1,
+    ) -> None: ...
+    block_table: list[int]
+    @property
+    def num_computed(self) -> int: ...
+    @property
+    def num_pending(self) -> int: ...
+    @property
+    def num_output(self) -> int: ...
+    @property
+    def finish(self) -> int: ...
+    def take(self) -> tuple[list[int], list[tuple[float, list[tuple[int, float]]]]]: ...
+
+class Model:
+    def __init__(
+        self,
+        config: ModelConfig,
+        tensors: list[tuple[str, int, int, int, npt.NDArray[np.uint8]]],
+        *,
+        isa: str,
+        cpus: list[int],
+        num_blocks: int,
+        max_rows: int,
+        max_logits: int,
+        max_context: int,
+    ) -> None: ...
+    def run(self, burst: list[tuple[Sequence, int]], *, max_steps: int, time_limit_s: float) -> int: ...
+    def all_logits(self, sequence: Sequence, chunk: int) -> npt.NDArray[np.float32]: ...
+    def interrupt(self) -> None: ...
+    @property
+    def bytes_per_token(self) -> int: ...
+    @property
+    def num_pinned(self) -> int: ...

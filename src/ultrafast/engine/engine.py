@@ -1,0 +1,376 @@
+"""The engine: a model in memory that answers requests. Read this first, then `scheduler`, then native/decode/burst.cpp.
+
+`Engine` is synchronous. ``generate``, ``stream`` and ``logits`` may be called from several threads: whoever waits for
+tokens makes the next step for all. The service drives ``add``, ``step`` and ``cancel`` itself (`loop`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ultrafast.engine import memory
+from ultrafast.engine.limits import check_request, resolve_max_tokens
+from ultrafast.engine.native import NativeModel, NativeSequence, choose_isa, worker_cpus
+from ultrafast.engine.pace import PrefillPace
+from ultrafast.engine.scheduler import Burst, Scheduler
+from ultrafast.engine.sequence import Sequence
+from ultrafast.engine.topology import default_threads, detect
+from ultrafast.errors import ConfigError, PromptTooLong, RequestError, UltrafastError
+from ultrafast.models import catalog, fetch
+from ultrafast.models.detokenize import Detokenizer
+from ultrafast.models.gguf import GgufFile
+from ultrafast.models.shape import ModelShape
+from ultrafast.models.tokenizer import Tokenizer
+from ultrafast.types import (
+    FinishReason,
+    GenerateRequest,
+    Output,
+    Prompt,
+    SamplingParams,
+    TokenDelta,
+    TokenLogprob,
+)
+
+_NUM_SLOTS = 32
+_MAX_ROWS = 512  # tokens of one step: past a few hundred, longer chunks are no faster
+_LOGITS_CHUNK = 64  # rows of logits held at once
+_BURST_S = 0.008  # streams are flushed about this often, so a shorter burst would only cost
+
+
+class Engine:
+    """A model, its KV blocks and its sequences.
+
+    Args:
+        model: a name that ``ultrafast models`` lists, a path, or ``hf:ORG/REPO[/FILE]``; fetched if not on disk.
+        threads: workers; default: one a physical core that this process may use.
+        isa: ``avx512vnni``, ``avx2``, ``scalar`` or ``reference`` (plain fp32); default: ``ULTRAFAST_ISA``, else the
+            best that this processor runs.
+        context: tokens of prompt and output together; default: what the model was trained for.
+        prefill_chunk: prompt tokens per step; default: as many as keep a step short. The tokens do not depend on it.
+
+    Raises:
+        ModelNotFound, DownloadError, ModelFileError: the model cannot be had or read.
+        ConfigError, IsaError: an argument is wrong.
+        ResourceError: the machine has too little memory.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "smollm2-135m",
+        *,
+        threads: int | None = None,
+        isa: str | None = None,
+        context: int | None = None,
+        prefill_chunk: int | None = None,
+    ) -> None:
+        self.isa = choose_isa(isa)
+        machine = detect()
+        self.threads = _positive("threads", threads, default=len(default_threads(machine)), at_most=1024)
+        self.path = fetch.resolve(str(model))
+        self.model_id = str(model) if str(model) in catalog.KNOWN else self.path.stem
+        with GgufFile(self.path) as file:
+            self.shape = ModelShape.from_gguf(file)
+            self.tokenizer = Tokenizer.from_gguf(file.metadata, str(self.path))
+            limit = self.shape.max_context
+            self.max_context = _positive("context", context, default=limit, at_most=limit)
+            self.num_slots = _NUM_SLOTS
+            num_blocks = memory.plan_kv_blocks(
+                file,
+                self.shape,
+                isa=self.isa,
+                context=self.max_context,
+                num_slots=_NUM_SLOTS,
+                available=machine.memory_bytes,
+            )
+            self._native = NativeModel(
+                file,
+                self.shape,
+                isa=self.isa,
+                cpus=worker_cpus(self.threads),
+                num_blocks=num_blocks,
+                max_rows=_MAX_ROWS,
+                max_logits=_LOGITS_CHUNK,
+                max_context=self.max_context,
+            )
+        self._scheduler = Scheduler(num_slots=_NUM_SLOTS, num_blocks=num_blocks, max_rows=_MAX_ROWS)
+        self._pace = PrefillPace(_positive("prefill_chunk", prefill_chunk, default=0, at_most=_MAX_ROWS), _MAX_ROWS)
+        self._lock = threading.RLock()  # the scheduler and native sequences
+        self._mailboxes: dict[Sequence, deque[TokenDelta]] = {}  # of streams; `add` has none
+        self._closed = False
+
+    # ---- ask and receive ----------------------------------------------------------------------------------
+
+    def generate(self, prompt: Prompt, **params: Any) -> Output:
+        """Answer a prompt.
+
+        Args:
+            prompt: raw text, chat messages or token ids.
+            **params: fields of `SamplingParams`, such as ``max_tokens=64, temperature=0, seed=0, stop=["\\n"]``.
+
+        Raises:
+            RequestError: the request is wrong or does not fit; ``param`` names the field.
+        """
+        token_ids: list[int] = []
+        texts: list[str] = []
+        logprobs: list[TokenLogprob] = []
+        sequence = self._begin(prompt, params)
+        for delta in self._deltas(sequence):
+            texts.append(delta.text)
+            token_ids.extend(delta.token_ids)
+            logprobs.extend(delta.logprobs or ())
+        assert sequence.finish_reason is not None
+        return Output(
+            text="".join(texts),
+            token_ids=token_ids,
+            finish_reason=sequence.finish_reason,
+            usage=sequence.usage,
+            timings=sequence.timings,
+            logprobs=None if sequence.request.params.logprobs is None else logprobs,
+        )
+
+    def stream(self, prompt: Prompt, **params: Any) -> Iterator[TokenDelta]:
+        """Like `generate`, but yields what each burst added. Closing the iterator cancels the request."""
+        return self._deltas(self._begin(prompt, params))
+
+    def logits(self, token_ids: Seq[int]) -> npt.NDArray[np.float32]:
+        """Next-token logits after each of ``token_ids``: float32 [n, vocab_size]."""
+        ids = [int(token) for token in token_ids]
+        params = SamplingParams(max_tokens=1)
+        check_request(GenerateRequest(ids, params), self.shape.vocab_size, self.max_context + 1)
+        with self._lock:
+            self._require_open()
+            sequence = Sequence(
+                GenerateRequest(ids, params),
+                NativeSequence(ids, params, max_tokens=0, stop_ids=()),
+                Detokenizer(self.tokenizer),
+                max_tokens=1,
+            )
+            if sequence.num_blocks_needed > self._scheduler.num_free_blocks:
+                raise RequestError(
+                    "running requests hold the KV blocks that this needs; try again when they end", status=429
+                )
+            blocks = self._scheduler.allocate(sequence.num_blocks_needed)
+            try:
+                sequence.native.handle.block_table = blocks
+                return self._native.all_logits(sequence.native, min(self._pace.fixed or _LOGITS_CHUNK, _LOGITS_CHUNK))
+            finally:
+                self._scheduler.free(blocks)
+
+    def encode_prompt(self, prompt: Prompt) -> list[int]:
+        """Token ids of a prompt, the beginning-of-sequence token included where the model file wants one. Thread-safe.
+
+        Raises:
+            TemplateError: the chat template refuses the messages.
+        """
+        if isinstance(prompt, str):
+            ids = self.tokenizer.encode(prompt)
+            bos = self.tokenizer.bos_id
+            return [bos, *ids] if self.tokenizer.add_bos and bos is not None and ids[:1] != [bos] else ids
+        ids = [item for item in prompt if isinstance(item, int)]
+        messages = [item for item in prompt if isinstance(item, Mapping)]
+        if len(messages) + len(ids) != len(prompt) or (ids and messages):
+            raise RequestError("a prompt is a string, a list of messages or a list of token ids", param="prompt")
+        return self.tokenizer.encode(self.tokenizer.apply_chat_template(messages)) if messages else ids
+
+    def check(self, request: GenerateRequest) -> None:
+        """Refuse what cannot be served. Thread-safe.
+
+        Raises:
+            PromptTooLong: prompt, or prompt and ``max_tokens``, exceed the context.
+            RequestError: ``param`` names the field that is wrong.
+        """
+        check_request(request, self.shape.vocab_size, self.max_context)
+        needed = len(request.prompt_ids) + resolve_max_tokens(request, self.max_context)
+        limit = self._scheduler.num_blocks * memory.KV_BLOCK
+        if needed > limit + 1:
+            raise PromptTooLong(
+                f"prompt and output need {needed} tokens of KV cache; this machine has room for {limit}"
+            )
+
+    # ---- the three verbs of the service loop ----------------------------------------------------------------
+
+    def add(self, request: GenerateRequest) -> Sequence:
+        """Queue a request; `step` will bring its tokens."""
+        self.check(request)
+        max_tokens = resolve_max_tokens(request, self.max_context)
+        stop_ids = () if request.params.ignore_eos else sorted(self.tokenizer.eog_ids)
+        sequence = Sequence(
+            request,
+            NativeSequence(request.prompt_ids, request.params, max_tokens=max_tokens, stop_ids=stop_ids),
+            Detokenizer(self.tokenizer, request.params.stop),
+            max_tokens,
+        )
+        sequence.timings.arrived = time.monotonic()
+        with self._lock:
+            self._require_open()
+            self._scheduler.add(sequence)
+        return sequence
+
+    def step(self) -> list[tuple[Sequence, TokenDelta]]:
+        """Schedule, run one burst, commit: the deltas of all sequences that got tokens."""
+        with self._lock:
+            self._require_open()
+            burst = self._schedule()
+            if burst is None:
+                return []
+            self._run(burst)
+            return self._commit(burst)
+
+    def cancel(self, sequence: Sequence) -> None:
+        """Drop a request: its slot and blocks are free at once, and it gets no more deltas. Its usage stays."""
+        with self._lock:
+            if sequence.finish_reason is None:
+                self._finish(sequence, FinishReason.CANCELLED)
+
+    def interrupt(self) -> None:
+        """End the running burst after its current step. Thread-safe, never waits."""
+        self._native.interrupt()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is running or waiting."""
+        return bool(self._scheduler.running or self._scheduler.waiting)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weight bytes that decoding one token reads."""
+        return self._native.bytes_per_token
+
+    @property
+    def num_pinned(self) -> int:
+        """Workers that are pinned to a core; the system may refuse."""
+        return self._native.num_pinned
+
+    def stats(self) -> dict[str, int]:
+        """Counts: running, waiting, free_blocks, num_blocks."""
+        scheduler = self._scheduler
+        return {
+            "running": len(scheduler.running),
+            "waiting": len(scheduler.waiting),
+            "free_blocks": scheduler.num_free_blocks,
+            "num_blocks": scheduler.num_blocks,
+        }
+
+    def close(self) -> None:
+        """Cancel all requests and free the model's memory. Safe to call twice."""
+        self.interrupt()
+        with self._lock:
+            for sequence in [*self._scheduler.running, *self._scheduler.waiting]:
+                self.cancel(sequence)
+            self._closed = True
+            self._native.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # ---- schedule, run, commit ------------------------------------------------------------------------------
+
+    def _schedule(self) -> Burst | None:
+        admitted, burst = self._scheduler.schedule(self._pace.budget)
+        now = time.monotonic()
+        for sequence in admitted:
+            sequence.timings.started = now
+            sequence.native.handle.block_table = sequence.blocks
+        return burst
+
+    def _run(self, burst: Burst) -> None:
+        prefilling = [sequence for sequence, _ in burst.entries if sequence.is_prefilling]
+        before = sum(sequence.native.num_pending for sequence in prefilling)
+        start = time.monotonic()
+        entries = [(sequence.native, chunk) for sequence, chunk in burst.entries]
+        steps = self._native.run(entries, max_steps=burst.max_steps, time_limit_s=_BURST_S)
+        rows = before - sum(sequence.native.num_pending for sequence in prefilling)
+        self._pace.learn(rows, steps, time.monotonic() - start)
+
+    def _commit(self, burst: Burst) -> list[tuple[Sequence, TokenDelta]]:
+        deltas = []
+        now = time.monotonic()
+        for sequence, _ in burst.entries:
+            token_ids, native_logprobs = sequence.native.handle.take()
+            if not token_ids:
+                continue
+            if sequence.timings.first_token == 0.0:
+                sequence.timings.first_token = now
+            finish_reason = sequence.native.finish_reason
+            if finish_reason is FinishReason.STOP:
+                token_ids.pop()  # the end-of-generation token: a signal, not output
+            pushed = sequence.detokenizer.push(token_ids)
+            token_ids = token_ids[: pushed.num_tokens]
+            text = pushed.text
+            if pushed.stopped:
+                finish_reason = FinishReason.STOP
+            elif finish_reason is not None:
+                text += sequence.detokenizer.flush()
+            sequence.num_output += len(token_ids)
+            logprobs = None
+            if sequence.request.params.logprobs is not None:
+                logprobs = [
+                    TokenLogprob(token, chosen, tuple(top))
+                    for token, (chosen, top) in zip(token_ids, native_logprobs, strict=False)
+                ]
+            if finish_reason is not None:
+                sequence.timings.finished = now
+                self._finish(sequence, finish_reason)
+            deltas.append((sequence, TokenDelta(text, token_ids, logprobs, finish_reason)))
+        return deltas
+
+    def _finish(self, sequence: Sequence, reason: FinishReason) -> None:
+        sequence.finish_reason = reason
+        sequence.timings.finished = time.monotonic()
+        self._scheduler.remove(sequence)
+
+    # ---- streams over steps ---------------------------------------------------------------------------------
+
+    def _begin(self, prompt: Prompt, params: dict[str, Any]) -> Sequence:
+        if isinstance(params.get("stop"), str):
+            params["stop"] = (params["stop"],)
+        elif "stop" in params:
+            params["stop"] = tuple(params["stop"] or ())
+        sequence = self.add(GenerateRequest(self.encode_prompt(prompt), SamplingParams(**params)))
+        with self._lock:
+            self._mailboxes[sequence] = deque()
+        return sequence
+
+    def _deltas(self, sequence: Sequence) -> Iterator[TokenDelta]:
+        mailbox = self._mailboxes[sequence]
+        try:
+            while True:
+                with self._lock:
+                    while not mailbox:
+                        if sequence.finish_reason is not None:
+                            return  # cancelled by close()
+                        for other, delta in self.step():
+                            if other in self._mailboxes:
+                                self._mailboxes[other].append(delta)
+                    delta = mailbox.popleft()
+                yield delta
+                if delta.finish_reason is not None:
+                    return
+        finally:
+            with self._lock:
+                self._mailboxes.pop(sequence, None)
+                self.cancel(sequence)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise UltrafastError("this engine is closed")
+
+
+def _positive(name: str, value: int | None, *, default: int, at_most: int) -> int:
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= at_most:
+        raise ConfigError(f"{name} must be a whole number from 1 to {at_most}, not {value!r}")
+    return value

@@ -1,0 +1,193 @@
+"""The only door to the native extension: instruction sets by name, a loaded model, its sequences."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence as Seq
+
+import numpy as np
+import numpy.typing as npt
+
+from ultrafast import _native
+from ultrafast.engine import topology
+from ultrafast.errors import IsaError, ResourceError
+from ultrafast.models.gguf import GgufFile
+from ultrafast.models.shape import ModelShape
+from ultrafast.types import FinishReason, SamplingParams
+
+KV_BLOCK: int = _native.KV_BLOCK
+"""Positions of a KV block."""
+
+REFERENCE = "reference"
+"""The plain fp32 path: not an instruction set, but chosen like one."""
+
+_FINISH = (None, FinishReason.STOP, FinishReason.LENGTH)  # order of native Finish
+
+
+def available_isas() -> list[str]:
+    """Instruction sets built in, best first."""
+    return _native.available_isas()
+
+
+def supported_isas() -> list[str]:
+    """Instruction sets that this processor runs, best first."""
+    return _native.supported_isas()
+
+
+def choose_isa(name: str | None = None) -> str:
+    """The instruction set to use: ``name``, else ``ULTRAFAST_ISA``, else the best that this processor runs.
+
+    Raises:
+        IsaError: the name is unknown, or not supported here.
+    """
+    source = "isa" if name else "ULTRAFAST_ISA"
+    name = name or os.environ.get("ULTRAFAST_ISA") or None
+    if name is None:
+        return supported_isas()[0]
+    choices = [*supported_isas(), REFERENCE]
+    if name in choices:
+        return name
+    problem = "is not supported by this processor" if name in available_isas() else "is unknown"
+    raise IsaError(f"{source}={name!r} {problem}; choose one of: {', '.join(choices)}")
+
+
+def worker_cpus(threads: int) -> list[int]:
+    """CPUs to pin ``threads`` workers to: one a physical core that this process may use, -1 (not pinned) past them."""
+    cpus = topology.default_threads(topology.detect())
+    return (cpus + [-1] * threads)[:threads]
+
+
+def read_bandwidth(bytes: int, threads: int) -> float:
+    """Bytes per second at which ``threads`` workers read ``bytes`` of memory in sequence; the best of three times."""
+    return _native.read_bandwidth(bytes, worker_cpus(threads), 3)
+
+
+def dequantize(type: int, rows: int, cols: int, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """A tensor of the file as float32 [rows, cols], by way of the tiles that the engine computes with."""
+    return _native.dequantize(type, rows, cols, data, True)
+
+
+class NativeSequence:
+    """A request's running state on the native side.
+
+    Args:
+        prompt_ids: not empty.
+        params: ranges already checked.
+        max_tokens: output tokens at most.
+        stop_ids: tokens that end the output.
+    """
+
+    __slots__ = ("handle",)
+
+    def __init__(self, prompt_ids: Seq[int], params: SamplingParams, *, max_tokens: int, stop_ids: Seq[int]) -> None:
+        self.handle = _native.Sequence(
+            list(prompt_ids),
+            max_tokens,
+            list(stop_ids),
+            temperature=params.temperature,
+            top_k=params.top_k,
+            top_p=params.top_p,
+            min_p=params.min_p,
+            repetition_penalty=params.repetition_penalty,
+            presence_penalty=params.presence_penalty,
+            frequency_penalty=params.frequency_penalty,
+            logit_bias=sorted(params.logit_bias.items()),
+            seed=params.seed & 0xFFFF_FFFF_FFFF_FFFF,
+            num_logprobs=-1 if params.logprobs is None else params.logprobs,
+        )
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens whose keys and values are still to be computed; 1 while decoding."""
+        return self.handle.num_pending
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Set when a stop token was sampled or the last token allowed."""
+        return _FINISH[self.handle.finish]
+
+
+class NativeModel:
+    """A model in memory, ready to run bursts. One thread at a time, except for `interrupt`.
+
+    Args:
+        num_blocks: KV blocks; their memory is taken when they are first written.
+        max_rows: tokens computed in one step.
+        max_logits: sequences that may sample in one step.
+        max_context: positions of the longest sequence.
+
+    Raises:
+        ResourceError: the memory cannot be had.
+    """
+
+    def __init__(
+        self,
+        file: GgufFile,
+        shape: ModelShape,
+        *,
+        isa: str,
+        cpus: list[int],
+        num_blocks: int,
+        max_rows: int,
+        max_logits: int,
+        max_context: int,
+    ) -> None:
+        config = _native.ModelConfig(
+            num_layers=shape.num_layers,
+            hidden_size=shape.hidden_size,
+            intermediate_size=shape.intermediate_size,
+            num_heads=shape.num_heads,
+            num_kv_heads=shape.num_kv_heads,
+            head_dim=shape.head_dim,
+            vocab_size=shape.vocab_size,
+            rms_norm_eps=shape.rms_norm_eps,
+            rope_inv_freq=list(shape.rope_inv_freq),
+        )
+        tensors = [
+            (name, int(file.tensors[name].type), rows, cols, file.data(name))
+            for name, rows, cols in shape.tensor_names()
+        ]
+        try:
+            self._model = _native.Model(
+                config,
+                tensors,
+                isa=isa,
+                cpus=cpus,
+                num_blocks=num_blocks,
+                max_rows=max_rows,
+                max_logits=max_logits,
+                max_context=max_context,
+            )
+        except MemoryError:
+            raise ResourceError(
+                f"the system refused the memory for {file.path} with a context of {max_context} tokens; "
+                "choose a smaller context or a smaller model"
+            ) from None
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Weight bytes that one decode step reads."""
+        return self._model.bytes_per_token
+
+    @property
+    def num_pinned(self) -> int:
+        """Workers that the system let us pin."""
+        return self._model.num_pinned
+
+    def run(self, burst: list[tuple[NativeSequence, int]], *, max_steps: int, time_limit_s: float) -> int:
+        """Run up to ``max_steps`` steps of (sequence, prefill chunk) pairs; returns the number of steps made."""
+        return self._model.run(
+            [(sequence.handle, chunk) for sequence, chunk in burst], max_steps=max_steps, time_limit_s=time_limit_s
+        )
+
+    def all_logits(self, sequence: NativeSequence, chunk: int) -> npt.NDArray[np.float32]:
+        """Logits after every token of a fresh sequence: float32 [tokens, vocab]."""
+        return self._model.all_logits(sequence.handle, chunk)
+
+    def interrupt(self) -> None:
+        """End the running burst after its current step. Thread-safe."""
+        self._model.interrupt()
+
+    def close(self) -> None:
+        """Free the model's memory; nothing may be called afterwards."""
+        del self._model
