@@ -14,6 +14,7 @@ import pytest
 from support.asgi import Answer, Client, client_of
 from support.scripted_engine import ScriptedEngine, text_of
 from ultrafast.engine import loop as loop_module
+from ultrafast.serving.edge import Edge
 from ultrafast.serving.generate import LARGE_BODY
 from ultrafast.serving.wire import body as body_module
 
@@ -122,6 +123,24 @@ def test_a_fault_of_ours_is_500_and_disturbs_nothing(
     run(main())
 
 
+def test_a_fault_after_the_first_byte_cuts_the_connection() -> None:
+    async def main() -> None:
+        sent: list[Any] = []
+
+        async def broken(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            raise ZeroDivisionError
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        with pytest.raises(ZeroDivisionError):
+            await Edge(broken, loopback_only=False)({"type": "http", "headers": []}, asyncio.sleep, send)
+        assert sent == ["http.response.start"]
+
+    run(main())
+
+
 def test_health_tells_of_the_queue_and_of_a_drain() -> None:
     async def main() -> None:
         engine = ScriptedEngine(paced=True, num_slots=1)
@@ -156,7 +175,7 @@ async def _slot_freed_after(client: Client, hang_up: asyncio.Event) -> float:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
-def test_a_vanished_client_frees_its_slot(path: str, stream: bool) -> None:
+def test_a_vanished_client_frees_its_slot(path: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         engine = ScriptedEngine(paced=True)
         async with client_of(engine) as client:
@@ -169,6 +188,7 @@ def test_a_vanished_client_frees_its_slot(path: str, stream: bool) -> None:
             await ask
 
     run(main())
+    assert not caplog.records, "a client may leave: no fault"
 
 
 def test_a_reader_that_stalls_holds_no_slot_and_no_other_request() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from support.asgi import Answer, client_of
-from support.scripted_engine import ScriptedEngine, text_of
+from support.scripted_engine import ByteTokenizer, ScriptedEngine, text_of
 from ultrafast.serving.tiers import TIERS, tier_of
-from ultrafast.types import SamplingParams
+from ultrafast.serving.wire.logprobs import logprob_entries
+from ultrafast.types import SamplingParams, TokenLogprob
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -151,7 +152,9 @@ def test_broken_json_is_400(path: str, body: bytes) -> None:
 
 
 def test_a_large_body_is_413() -> None:
-    assert post(CHAT, b" " * (8 * 2**20 + 1)).status == 413
+    answer = post(CHAT, b" " * (8 * 2**20 + 1))
+    assert answer.status == 413
+    assert answer.headers["connection"] == "close"
 
 
 def test_an_unknown_model_is_404() -> None:
@@ -336,6 +339,17 @@ def test_a_failure_in_mid_stream_is_told_in_the_stream(path: str) -> None:
         assert failed["status"] == "failed"
         assert failed["error"]["code"] == "server_error"
         assert [data["sequence_number"] for _, data in events] == list(range(len(events)))
+
+
+def test_impossible_tokens_have_a_logprob_that_json_can_say() -> None:
+    item = TokenLogprob(65, float("-inf"), top=((66, float("-inf")),))
+    (entry,) = logprob_entries(ByteTokenizer(), [item])
+    assert entry == {
+        "token": "A",
+        "bytes": [65],
+        "logprob": -9999.0,
+        "top_logprobs": [{"token": "B", "bytes": [66], "logprob": -9999.0}],
+    }
 
 
 def test_the_tier_table() -> None:

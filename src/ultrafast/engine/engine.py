@@ -190,7 +190,7 @@ class Engine:
         """
         check_request(request, self.shape.vocab_size, self.max_context)
         needed = len(request.prompt_ids) + resolve_max_tokens(request, self.max_context)
-        limit = self._scheduler.num_blocks * memory.KV_BLOCK
+        limit = self._scheduler.num_blocks * KV_BLOCK
         if needed > limit + 1:
             raise PromptTooLong(
                 f"prompt and output need {needed} tokens of KV cache; this machine has room for {limit}"

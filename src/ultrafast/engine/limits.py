@@ -38,7 +38,7 @@ def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -
             raise RequestError(f"token id {token} is not in the vocabulary of {vocab_size}", param="prompt")
     if len(prompt) >= max_context:
         raise PromptTooLong(
-            f"the prompt has {len(prompt)} tokens; this model's context of {max_context} tokens is for prompt and output",
+            f"the prompt has {len(prompt)} tokens; the context of {max_context} tokens is for prompt and output",
             param="prompt",
         )
     asked = request.params.max_tokens
