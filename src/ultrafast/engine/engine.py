@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ultrafast.engine import memory
 from ultrafast.engine.limits import check_request, resolve_max_tokens
-from ultrafast.engine.native import NativeModel, NativeSequence, choose_isa, worker_cpus
+from ultrafast.engine.native import KV_BLOCK, NativeModel, NativeSequence, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
 from ultrafast.engine.scheduler import Burst, Scheduler
 from ultrafast.engine.sequence import Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ultrafast.engine.sequence import Sequence
 
 
-class StreamCancelled(Exception):  # noqa: N818 - not a fault: somebody called cancel()
+class StreamCancelled(Exception):  # not a fault: somebody called cancel()
     """The stream was cancelled, so nothing more will come."""
 
 
