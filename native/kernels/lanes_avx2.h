@@ -68,8 +68,6 @@ inline float reduce_max(F32 x) {
   return _mm_cvtss_f32(_mm_max_ss(four, _mm_shuffle_ps(four, four, 1)));
 }
 
-constexpr bool kReadsPairs = true;
-
 inline __m128i narrow_to_i8(__m256i v) {  // 8 x i32 -> 8 x i8 in the low half, truncating
   const __m256i pick = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
                                         0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);

@@ -58,8 +58,6 @@ inline float reduce_max(F32 x) {
   return _mm_cvtss_f32(_mm_max_ss(four, _mm_shuffle_ps(four, four, 1)));
 }
 
-constexpr bool kReadsPairs = false;
-
 inline void store_fixed16(const ActRow& out, int offset, __m512i q) {
   const __m512i hi = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(128)), 8);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out.hi + offset), _mm512_cvtepi32_epi8(hi));

@@ -56,8 +56,6 @@ inline float reduce_max(F32 a) {
   return a.v[0];
 }
 
-constexpr bool kReadsPairs = false;
-
 // Writes one block of 32 fixed-point values (0 low half, 1 high half of each 32); returns their sum.
 inline int32_t store_fixed(const ActRow& out, int offset, I32 a, I32 b) {
   int32_t sum = 0;
@@ -72,35 +70,41 @@ inline int32_t store_fixed(const ActRow& out, int offset, I32 a, I32 b) {
 }
 
 // Integer dot products of one tile with the same block of M tokens: dots[t] = sum (nibble or byte) * (256 * hi + lo).
+// Weights are first laid out by row as 16-bit numbers: a shape that any compiler turns into packed multiply-adds.
 template <int M>
-inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
-  for (int t = 0; t < M; ++t)
+inline void dot_rows(const int16_t (*weights)[32], const ActRow* x, int offset, I32* dots) {
+  for (int t = 0; t < M; ++t) {
+    int16_t input[32];
+    for (int i = 0; i < 32; ++i) input[i] = static_cast<int16_t>(256 * x[t].hi[offset + i] + x[t].lo[offset + i]);
     for (int row = 0; row < 16; ++row) {
       int32_t total = 0;
-      for (int j = 0; j < 4; ++j)
-        for (int c = 0; c < 4; ++c) {
-          const uint8_t byte = tile[64 * j + 4 * row + c];
-          const int low = offset + 4 * j + c, high = low + 16;
-          total += (byte & 15) * (256 * x[t].hi[low] + x[t].lo[low]);
-          total += (byte >> 4) * (256 * x[t].hi[high] + x[t].lo[high]);
-        }
+      for (int i = 0; i < 32; ++i) total += weights[row][i] * input[i];
       dots[t].v[row] = total;
     }
+  }
+}
+
+template <int M>
+inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
+  int16_t weights[16][32];
+  for (int j = 0; j < 4; ++j)
+    for (int row = 0; row < 16; ++row)
+      for (int c = 0; c < 4; ++c) {
+        const uint8_t byte = tile[64 * j + 4 * row + c];
+        weights[row][4 * j + c] = byte & 15;
+        weights[row][16 + 4 * j + c] = byte >> 4;
+      }
+  dot_rows<M>(weights, x, offset, dots);
 }
 
 // dots[t] = sum (byte - 128) * (256 * hi + lo)
 template <int M>
 inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int, I32* dots) {
-  for (int t = 0; t < M; ++t)
-    for (int row = 0; row < 16; ++row) {
-      int32_t total = 0;
-      for (int j = 0; j < 8; ++j)
-        for (int c = 0; c < 4; ++c) {
-          const int i = offset + 4 * j + c;
-          total += (tile[64 * j + 4 * row + c] - 128) * (256 * x[t].hi[i] + x[t].lo[i]);
-        }
-      dots[t].v[row] = total;
-    }
+  int16_t weights[16][32];
+  for (int j = 0; j < 8; ++j)
+    for (int row = 0; row < 16; ++row)
+      for (int c = 0; c < 4; ++c) weights[row][4 * j + c] = static_cast<int16_t>(tile[64 * j + 4 * row + c] - 128);
+  dot_rows<M>(weights, x, offset, dots);
 }
 
 inline I32 sub_eight_times(I32 a, int32_t sum) {
