@@ -1,0 +1,56 @@
+"""Engines for the tests, and the check that every test leaves them as it found them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.tiny import write_tiny_model
+from ultrafast import Engine
+
+OpenEngine = Callable[..., Engine]
+
+
+def assert_idle(engine: Engine) -> None:
+    """No request is left, and every KV block is free again."""
+    engine._scheduler.check_integrity()
+    stats = engine.stats()
+    assert (stats["running"], stats["waiting"]) == (0, 0)
+    assert stats["free_blocks"] == stats["num_blocks"]
+    assert not engine.has_work
+    assert not engine._mailboxes
+
+
+@pytest.fixture(scope="session")
+def _shared_engine(tiny_model_path: Path) -> Iterator[Engine]:
+    with Engine(tiny_model_path) as engine:
+        yield engine
+
+
+@pytest.fixture
+def engine(_shared_engine: Engine) -> Iterator[Engine]:
+    """An engine over the plain tiny model, shared by all tests; idle before and after each."""
+    yield _shared_engine
+    assert_idle(_shared_engine)
+
+
+@pytest.fixture
+def open_engine(tmp_path: Path) -> Iterator[OpenEngine]:
+    """Opens engines: ``open_engine(path, threads=1)``, or over a new tiny model: ``open_engine(layers=1)``."""
+    engines: list[Engine] = []
+
+    def open_(path: Path | None = None, **options: Any) -> Engine:
+        names = ("threads", "isa", "context", "prefill_chunk")
+        model = {name: options.pop(name) for name in list(options) if path is None and name not in names}
+        engine = Engine(path or write_tiny_model(tmp_path / f"model{len(engines)}.gguf", **model), **options)
+        engines.append(engine)
+        return engine
+
+    yield open_
+    for engine in engines:
+        if not engine._closed:
+            assert_idle(engine)
+            engine.close()
