@@ -102,6 +102,10 @@ inline __m256i broadcast4(const void* p) {
   return _mm256_set1_epi32(word);
 }
 
+// Between the two halves of a tile: else the compiler keeps every broadcast for the second half, on the stack, which
+// costs more than broadcasting again (docs/performance.md).
+inline void forget_loads() { asm volatile("" ::: "memory"); }
+
 // Eight rows of a tile of nibbles. A pair sum is at most 2 * 15 * 128 = 3840, so eight of them fit 16 bits.
 template <int M>
 inline void dot_nibbles8(const uint8_t* tile, const ActRow* x, int offset, __m256i* dots) {
@@ -129,6 +133,7 @@ template <int M>
 inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
   __m256i a[M], b[M];
   dot_nibbles8<M>(tile, x, offset, a);
+  forget_loads();
   dot_nibbles8<M>(tile + 32, x, offset, b);
   for (int t = 0; t < M; ++t) dots[t] = {a[t], b[t]};
 }
@@ -154,6 +159,7 @@ template <int M>
 inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int, I32* dots) {
   __m256i a[M], b[M];
   dot_bytes8<M>(tile, x, offset, a);
+  forget_loads();
   dot_bytes8<M>(tile + 32, x, offset, b);
   for (int t = 0; t < M; ++t) dots[t] = {a[t], b[t]};
 }
