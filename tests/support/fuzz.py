@@ -1,14 +1,21 @@
-"""Seeded mutation of request bodies: valid ones, gone wrong in one to four ways."""
+"""Seeded mutation of request bodies: valid ones, gone wrong in up to four ways; and what must hold of the answers."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import random
+from collections import Counter
 from typing import Any
+
+from support.asgi import Answer, Client
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
+
+_AT_ONCE = 20
+_LIMIT_S = 30.0  # for one answer
 
 _JUNK: list[Any] = [
     None,
@@ -147,3 +154,44 @@ def _mutate_bytes(raw: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(raw) + 1)
     noise = rng.choice([b"\x00", b"\xff", b"[" * 2000, b'{"a":' * 2000, b"\\ud800", b'"', b",", rng.randbytes(8)])
     return rng.choice([raw[:at], raw[at:], raw[:at] + noise + raw[at:], raw[:at] + noise + raw[at + 1 :], raw + raw])
+
+
+def check(answer: Answer) -> None:
+    """Whole, and in the API's shape."""
+    assert answer.status in (200, 400, 404), (answer.status, answer.body[:500])
+    if answer.status != 200:
+        assert answer.error["message"]
+        assert answer.error["type"] == "invalid_request_error"
+    elif answer.headers["content-type"].startswith("text/event-stream"):
+        name, data = answer.events()[-1]
+        assert data == "[DONE]" or name in ("response.completed", "response.incomplete")
+    else:
+        assert answer.json()["usage"]["total_tokens"]
+
+
+async def fuzz(client: Client, model: str, *, num_bodies: int, seed: int) -> Counter[int]:
+    """Send the bodies, a few at once; returns how often each status came."""
+    statuses: Counter[int] = Counter()
+    numbers = iter(range(num_bodies))
+
+    async def sender() -> None:
+        for number in numbers:
+            rng = random.Random(f"{seed} {number}")
+            path = rng.choice([CHAT, RESPONSES])
+            body = fuzzed(path, model, rng)
+            try:
+                async with asyncio.timeout(_LIMIT_S):
+                    answer = await client.post(path, body)
+                check(answer)
+            except BaseException as error:
+                error.add_note(f"body {number} to {path}: {body[:2000]!r}")
+                raise
+            statuses[answer.status] += 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_AT_ONCE):
+            group.create_task(sender())
+    stats = client.app.state.engine_loop.stats()
+    assert stats["running"] == stats["waiting"] == 0
+    assert stats["free_blocks"] == stats["num_blocks"]
+    return statuses

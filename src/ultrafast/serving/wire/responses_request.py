@@ -11,7 +11,7 @@ from ultrafast.errors import RequestError
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
 from ultrafast.serving.wire.body import refuse, unsupported
-from ultrafast.serving.wire.chat_request import Count, Metadata, Probability, Temperature, TopLogprobs
+from ultrafast.serving.wire.chat_request import Count, Metadata, Temperature, TopLogprobs, TopP
 from ultrafast.serving.wire.messages import Content, plain_message
 from ultrafast.types import Message, SamplingParams
 
@@ -50,7 +50,7 @@ class ResponsesRequest(Struct):
     instructions: str | None = None
     max_output_tokens: Count | None = None
     temperature: Temperature | None = None
-    top_p: Probability | None = None
+    top_p: TopP | None = None
     top_logprobs: TopLogprobs | None = None
     include: list[str] | None = None
     stream: bool | None = None
