@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ultrafast.engine import memory
-from ultrafast.engine.limits import check_request, resolve_max_tokens
+from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
 from ultrafast.engine.native import KV_BLOCK, NativeModel, NativeSequence, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
 from ultrafast.engine.scheduler import Burst, Scheduler
@@ -122,7 +122,7 @@ class Engine:
         token_ids: list[int] = []
         texts: list[str] = []
         logprobs: list[TokenLogprob] = []
-        sequence = self._begin(prompt, params)
+        sequence = self._begin(self._request(prompt, params))
         for delta in self._deltas(sequence):
             texts.append(delta.text)
             token_ids.extend(delta.token_ids)
@@ -138,14 +138,22 @@ class Engine:
         )
 
     def stream(self, prompt: Prompt, **params: Any) -> Iterator[TokenDelta]:
-        """Like `generate`, but yields what each burst added. Closing the iterator cancels the request."""
-        return self._deltas(self._begin(prompt, params))
+        """Like `generate`, but yields what each burst added.
+
+        The request is checked now and queued when the first delta is asked for. Closing the iterator cancels it.
+        """
+        self._require_open()
+        request = self._request(prompt, params)
+        self.check(request)
+        return self._stream(request)
 
     def logits(self, token_ids: Seq[int]) -> npt.NDArray[np.float32]:
         """Next-token logits after each of ``token_ids``: float32 [n, vocab_size]."""
-        ids = [int(token) for token in token_ids]
+        ids = token_ids.tolist() if isinstance(token_ids, np.ndarray) else list(token_ids)
         params = SamplingParams(max_tokens=1)
-        check_request(GenerateRequest(ids, params), self.shape.vocab_size, self.max_context + 1)
+        check_prompt(ids, self.shape.vocab_size)
+        if len(ids) > self.max_context:
+            raise PromptTooLong(f"{len(ids)} tokens do not fit the context of {self.max_context}", param="prompt")
         with self._lock:
             self._require_open()
             sequence = Sequence(
@@ -175,11 +183,14 @@ class Engine:
             ids = self.tokenizer.encode(prompt)
             bos = self.tokenizer.bos_id
             return [bos, *ids] if self.tokenizer.add_bos and bos is not None and ids[:1] != [bos] else ids
-        ids = [item for item in prompt if isinstance(item, int)]
-        messages = [item for item in prompt if isinstance(item, Mapping)]
-        if len(messages) + len(ids) != len(prompt) or (ids and messages):
-            raise RequestError("a prompt is a string, a list of messages or a list of token ids", param="prompt")
-        return self.tokenizer.encode(self.tokenizer.apply_chat_template(messages)) if messages else ids
+        if isinstance(prompt, Seq) and not isinstance(prompt, bytes):
+            ids = [item for item in prompt if isinstance(item, int)]
+            messages = [item for item in prompt if isinstance(item, Mapping)]
+            if len(ids) == len(prompt):
+                return ids
+            if len(messages) == len(prompt):
+                return self.tokenizer.encode(self.tokenizer.apply_chat_template(messages))
+        raise RequestError("a prompt is a string, a list of messages or a list of token ids", param="prompt")
 
     def check(self, request: GenerateRequest) -> None:
         """Refuse what cannot be served. Thread-safe.
@@ -264,6 +275,8 @@ class Engine:
         """Cancel all requests and free the model's memory. Safe to call twice."""
         self.interrupt()
         with self._lock:
+            if self._closed:
+                return
             for sequence in [*self._scheduler.running, *self._scheduler.waiting]:
                 self.cancel(sequence)
             self._closed = True
@@ -333,15 +346,20 @@ class Engine:
 
     # ---- streams over steps ---------------------------------------------------------------------------------
 
-    def _begin(self, prompt: Prompt, params: dict[str, Any]) -> Sequence:
-        if isinstance(params.get("stop"), str):
-            params["stop"] = (params["stop"],)
-        elif "stop" in params:
-            params["stop"] = tuple(params["stop"] or ())
-        sequence = self.add(GenerateRequest(self.encode_prompt(prompt), SamplingParams(**params)))
-        with self._lock:
+    def _request(self, prompt: Prompt, params: dict[str, Any]) -> GenerateRequest:
+        stop = params.pop("stop", None)
+        if stop is not None:
+            params["stop"] = (stop,) if isinstance(stop, str) else stop
+        return GenerateRequest(self.encode_prompt(prompt), SamplingParams(**params))
+
+    def _begin(self, request: GenerateRequest) -> Sequence:
+        with self._lock:  # held throughout, or another thread's step could bring a delta before the mailbox is there
+            sequence = self.add(request)
             self._mailboxes[sequence] = deque()
         return sequence
+
+    def _stream(self, request: GenerateRequest) -> Iterator[TokenDelta]:
+        yield from self._deltas(self._begin(request))
 
     def _deltas(self, sequence: Sequence) -> Iterator[TokenDelta]:
         mailbox = self._mailboxes[sequence]

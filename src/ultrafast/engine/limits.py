@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ultrafast.errors import PromptTooLong, RequestError
@@ -20,6 +21,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "presence_penalty": (-100.0, 100.0),
     "frequency_penalty": (-100.0, 100.0),
 }
+_MAX_BIAS = 100.0  # as OpenAI has it: enough to force or to forbid a token
 
 
 def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -> None:
@@ -31,16 +33,12 @@ def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -
     """
     _check_params(request.params, vocab_size)
     prompt = request.prompt_ids
-    if not prompt:
-        raise RequestError("the prompt is empty: give at least one token", param="prompt")
-    for token in prompt:
-        if not 0 <= token < vocab_size:
-            raise RequestError(f"token id {token} is not in the vocabulary of {vocab_size}", param="prompt")
     if len(prompt) >= max_context:
         raise PromptTooLong(
             f"the prompt has {len(prompt)} tokens; the context of {max_context} tokens is for prompt and output",
             param="prompt",
         )
+    check_prompt(prompt, vocab_size)
     asked = request.params.max_tokens
     if asked is not None and len(prompt) + asked > max_context:
         raise PromptTooLong(
@@ -48,6 +46,19 @@ def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -
             f"this model's context is {max_context} tokens: ask for at most {max_context - len(prompt)}",
             param="max_tokens",
         )
+
+
+def check_prompt(token_ids: Sequence[int], vocab_size: int) -> None:
+    """Check that there are tokens, all of them in the vocabulary.
+
+    Raises:
+        RequestError: they are not.
+    """
+    if not token_ids:
+        raise RequestError("the prompt is empty: give at least one token", param="prompt")
+    for token in token_ids:
+        if not _is_int(token) or not 0 <= token < vocab_size:
+            raise RequestError(f"token id {_shown(token)} is not in the vocabulary of {vocab_size}", param="prompt")
 
 
 def resolve_max_tokens(request: GenerateRequest, max_context: int) -> int:
@@ -59,7 +70,7 @@ def _check_params(params: SamplingParams, vocab_size: int) -> None:
     for name, (low, high) in _RANGES.items():
         value = getattr(params, name)
         if not _is_number(value) or not low <= value <= high:
-            raise RequestError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}", param=name)
+            raise RequestError(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}", param=name)
     if params.top_p == 0.0:
         raise RequestError("top_p must be greater than 0", param="top_p")
     if params.max_tokens is not None:
@@ -68,18 +79,49 @@ def _check_params(params: SamplingParams, vocab_size: int) -> None:
     _check_int("seed", params.seed, -(2**63), 2**64 - 1)
     if params.logprobs is not None:
         _check_int("logprobs", params.logprobs, 0, MAX_LOGPROBS)
-    if len(params.stop) > MAX_STOPS or not all(isinstance(stop, str) and stop for stop in params.stop):
+    if not isinstance(params.ignore_eos, bool):
+        raise RequestError(f"ignore_eos must be true or false, not {_shown(params.ignore_eos)}", param="ignore_eos")
+    _check_stop(params.stop)
+    _check_logit_bias(params.logit_bias, vocab_size)
+
+
+def _check_stop(stop: Any) -> None:
+    is_list = isinstance(stop, list | tuple) and len(stop) <= MAX_STOPS
+    if not is_list or not all(isinstance(text, str) and text for text in stop):
         raise RequestError(f"stop must be at most {MAX_STOPS} strings, none of them empty", param="stop")
-    for token, bias in params.logit_bias.items():
-        _check_int("logit_bias", token, 0, vocab_size - 1)
-        if not _is_number(bias):
-            raise RequestError(f"logit_bias of token {token} must be a finite number, not {bias!r}", param="logit_bias")
+
+
+def _check_logit_bias(biases: Any, vocab_size: int) -> None:
+    if not isinstance(biases, Mapping):
+        raise RequestError(f"logit_bias must map token ids to numbers, not be {_shown(biases)}", param="logit_bias")
+    for token, bias in biases.items():
+        _check_int("a token id of logit_bias", token, 0, vocab_size - 1, param="logit_bias")
+        if not _is_number(bias) or abs(bias) > _MAX_BIAS:
+            raise RequestError(
+                f"logit_bias of token {token} must be a number from {-_MAX_BIAS:g} to {_MAX_BIAS:g}, "
+                f"not {_shown(bias)}",
+                param="logit_bias",
+            )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _check_int(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise RequestError(f"{name} must be a whole number from {low} to {high}, not {value!r}", param=name)
+def _check_int(name: str, value: Any, low: int, high: int, *, param: str | None = None) -> None:
+    if not _is_int(value) or not low <= value <= high:
+        raise RequestError(
+            f"{name} must be a whole number from {low} to {high}, not {_shown(value)}", param=param or name
+        )
+
+
+def _shown(value: Any) -> str:
+    """A value as messages name it; very large ones, which Python may refuse to print, by kind."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "so large a number"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence as Seq
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -185,8 +186,9 @@ class NativeModel:
         return self._model.all_logits(sequence.handle, chunk)
 
     def interrupt(self) -> None:
-        """End the running burst after its current step. Thread-safe."""
-        self._model.interrupt()
+        """End the running burst after its current step; nothing once closed. Thread-safe."""
+        with suppress(AttributeError):  # another thread may be closing just now
+            self._model.interrupt()
 
     def close(self) -> None:
         """Free the model's memory; nothing may be called afterwards."""
