@@ -1,6 +1,7 @@
 #include "decode/sampler.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 
@@ -60,7 +61,9 @@ int32_t Sampler::pick(const KernelTable& kernels, const float* logits, int n, ui
   if (!(largest > -HUGE_VALF) || largest == HUGE_VALF) return best;  // no distribution to draw from
 
   float* weights = scratch.data();  // exp((logit - largest) / temperature): 1 for the best
-  kernels.softmax_numerators(logits, n, largest, 1.0f / params_.temperature, weights);
+  // Bounded: 1 / T of a subnormal T is infinite, and infinity times the best logit's difference of 0 is no number.
+  const float sharpness = std::min(1.0f / params_.temperature, FLT_MAX);
+  kernels.softmax_numerators(logits, n, largest, sharpness, weights);
   const double draw = uniform_at(params_.seed, position);
 
   const bool by_rank = (params_.top_k > 0 && params_.top_k < n) || params_.top_p < 1.0f;
