@@ -25,8 +25,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "q4_1": {"type": Type.Q4_1},
     "q8_0": {"type": Type.Q8_0},
     "untied": {"tied": False},
-    "mixed": {"tied": False, "types": {"attn_k": Type.F16, "ffn_up": Type.F32, "ffn_down": Type.Q8_0, "output.": Type.BF16}},
-    "mixed, gate in f32": {"types": {"attn_q": Type.F32, "attn_v": Type.Q8_0, "ffn_gate": Type.F32, "token_embd": Type.Q4_1}},
+    "mixed": {"types": {"attn_k": Type.F16, "ffn_up": Type.F32, "ffn_down": Type.Q8_0}},
+    "mixed, untied": {"tied": False, "types": {"attn_q": Type.F32, "ffn_gate": Type.F32, "output.": Type.BF16}},
+    "mixed, embedding in q4_1": {"types": {"attn_v": Type.Q8_0, "attn_output": Type.F16, "token_embd": Type.Q4_1}},
     "f16 norms": {"types": {"norm": Type.F16}},
     "one kv head": {"kv_heads": 1},
     "a kv head a head": {"kv_heads": 4},
@@ -41,9 +42,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "heads of 10, biased": ODD | {"qkv_bias": True, "rope_dim": 6, "tied": False},
     "heads of 2": {"type": Type.F32, "hidden": 32, "heads": 16, "kv_heads": 8},
     "heads of 24": {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 24},
-    "odd hidden size": {"type": Type.F32, "hidden": 37, "heads": 2, "kv_heads": 1, "head_dim": 6, "ffn": 51, "vocab": 291},
+    "odd hidden size": ODD | {"hidden": 37, "heads": 2, "head_dim": 6, "ffn": 51, "vocab": 291},
     "quantised gate, odd rows": {"hidden": 64, "ffn": 72, "types": {"ffn_down": Type.F16}},
-}  # fmt: skip
+}
 
 
 def token_ids(n: int, vocab_size: int = 288) -> list[int]:
