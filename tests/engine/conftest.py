@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.engines import OpenEngine, assert_idle
 from support.tiny import write_tiny_model
 from ultrafast import Engine
-
-OpenEngine = Callable[..., Engine]
-
-
-def assert_idle(engine: Engine) -> None:
-    """No request is left, and every KV block is free again."""
-    engine._scheduler.check_integrity()
-    stats = engine.stats()
-    assert (stats["running"], stats["waiting"]) == (0, 0)
-    assert stats["free_blocks"] == stats["num_blocks"]
-    assert not engine.has_work
-    assert not engine._mailboxes
 
 
 @pytest.fixture(scope="session")
