@@ -1,0 +1,48 @@
+"""Where the golden data lies, what is in it, and which model file it belongs to. Standard library only.
+
+``tests/golden/`` holds, next to the inputs ``prompts.json`` and ``long_text.txt``:
+
+* ``golden.json``: ``reference`` (versions, model checksum, settings) and ``prompts``; each prompt has ``name``, either
+  ``messages`` or none (raw text), ``prompt_text``, ``prompt_ids``, ``greedy_ids``, ``margins`` (top-1 minus top-2 logit
+  at each greedy step) and ``ended`` (the last greedy id is end-of-generation).
+* ``greedy.npz``: ``<name>.top_ids`` int32 [steps, 10], ``<name>.top_logits`` float32 [steps, 10] and
+  ``<name>.logsumexp`` float64 [steps], at each greedy step of each prompt.
+* ``long_text.npz``: at each of the 1,500 positions of the long text ``top_ids`` int32 [1500, 8], ``top_logits`` float32
+  [1500, 8], ``fixed_logits`` float32 [1500, 8] of the tokens ``fixed_ids`` [8], and ``logsumexp`` float64 [1500].
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+MODEL = "smollm2-135m"
+
+
+def load_prompts() -> list[dict[str, Any]]:
+    """The inputs: ``name`` with ``messages`` or ``text``."""
+    prompts: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text(encoding="utf-8"))
+    for prompt in prompts:
+        if "text_file" in prompt:
+            prompt["text"] = (GOLDEN / prompt.pop("text_file")).read_text(encoding="utf-8")
+    return prompts
+
+
+def load_golden() -> dict[str, Any]:
+    """The expected outputs, as described above."""
+    golden: dict[str, Any] = json.loads((GOLDEN / "golden.json").read_text(encoding="utf-8"))
+    return golden
+
+
+def resolve_model(path: Path | None) -> Path:
+    """``path`` itself, or the default model in Ultrafast's cache when ``None``."""
+    if path is not None:
+        return path
+    sys.path.insert(0, str(ROOT / "src"))
+    from ultrafast.models import fetch
+
+    return fetch.resolve(MODEL)
