@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import json
 import re
 import signal
 import subprocess
@@ -19,6 +19,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from support.asgi import client_of
 from support.fuzz import fuzz
+from support.idle import needs_proc, num_wake_ups_when_idle
 from support.served import Served, served
 from ultrafast.engine.engine import Engine
 
@@ -191,27 +192,40 @@ def test_short_requests_pass_long_ones(embedded: Served) -> None:
         thread.join()
 
 
-def test_the_program_drains_on_ctrl_c(embedded_model_path: Path) -> None:
-    """`ultrafast serve` itself: its line, an answer cut by nothing, status 0."""
-    program = [sys.executable, "-c", "from ultrafast.cli.main import main; main()", "serve", "--port", "0"]
-    process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        ready = re.fullmatch(r"Ultrafast serving smollm2-135m at (\S+/v1)  \(ready in \d+\.\d s\)\n", line)
-        assert ready, line
-        body = {"model": "smollm2-135m", "messages": [{"role": "user", "content": FOREVER}], "max_tokens": 200}
-        seed = random.Random(0).randrange(2**31)
-        ask = body | {"stream": True, "stream_options": {"include_usage": True}, "seed": seed}
-        with httpx.stream("POST", f"{ready[1]}/chat/completions", json=ask, timeout=60) as answer:
-            lines = answer.iter_lines()
-            next(lines)
-            process.send_signal(signal.SIGINT)
-            rest = list(lines)
-        assert rest[-2] == "data: [DONE]"
-        assert '"finish_reason":' in rest[-6]
-        out, errors = process.communicate(timeout=20)
-        assert (process.returncode, out, errors) == (0, "", "")
-    finally:
-        process.kill()
-        process.communicate()
+@pytest.fixture
+def program(embedded_model_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`ultrafast serve` itself, and its address."""
+    command = [sys.executable, "-c", "from ultrafast.cli.main import main; main()", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            ready = re.fullmatch(r"Ultrafast serving smollm2-135m at (\S+/v1)  \(ready in \d+\.\d s\)\n", line)
+            assert ready, line
+            yield process, ready[1]
+        finally:
+            process.kill()
+
+
+def test_the_program_drains_on_ctrl_c(program: tuple[subprocess.Popen[str], str]) -> None:
+    """An answer is cut by nothing, and the exit status is 0."""
+    process, url = program
+    body = {"model": "smollm2-135m", "messages": [{"role": "user", "content": FOREVER}], "max_tokens": 200, "seed": 1}
+    with httpx.stream("POST", f"{url}/chat/completions", json=body | {"stream": True}, timeout=60) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        process.send_signal(signal.SIGINT)
+        rest = [line for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+    assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] in ("stop", "length")
+    out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out, errors) == (0, "", "")
+
+
+@needs_proc
+def test_the_program_sleeps_when_idle(program: tuple[subprocess.Popen[str], str]) -> None:
+    process, url = program
+    for _ in range(2):
+        body = {"model": "smollm2-135m", "input": "Hi", "max_output_tokens": 3}
+        assert httpx.post(f"{url}/responses", json=body, timeout=60).status_code == 200
+        assert num_wake_ups_when_idle(process.pid) <= 1

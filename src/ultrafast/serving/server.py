@@ -7,6 +7,7 @@ A second one ends it at once.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import time
@@ -22,6 +23,10 @@ from ultrafast.serving.edge import is_loopback
 _BACKLOG = 2048
 _SLOW_READER_S = 10  # how long, after the last token, a client may take to read it before a drain cuts it off
 _KEEP_ALIVE_S = 75  # longer than the pools of common clients keep a connection, so that it is they who close it
+_WHAT_TO_DO = {
+    errno.EADDRINUSE: "stop what uses it, or choose another with --port",
+    errno.EACCES: "choose a port above 1023 with --port",
+}
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -44,9 +49,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror}; stop what uses it, or choose another with --port"
-        ) from None
+        what_to_do = _WHAT_TO_DO.get(error.errno or 0, "give an address of this machine with --host")
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; {what_to_do}") from None
     return listener
 
 
