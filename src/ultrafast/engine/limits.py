@@ -120,8 +120,9 @@ def _check_int(name: str, value: Any, low: int, high: int, *, param: str | None 
 
 
 def _shown(value: Any) -> str:
-    """A value as messages name it; very large ones, which Python may refuse to print, by kind."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return "so large a number"
-    text = repr(value)
+    """A value as messages name it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no integer of more than 4,300 digits
+        return "a number of thousands of digits"
     return text if len(text) <= 80 else f"{text[:77]}..."
