@@ -118,7 +118,7 @@ class NativeModel:
         max_context: positions of the longest sequence.
 
     Raises:
-        ResourceError: the memory cannot be had.
+        ResourceError: the memory or the threads cannot be had.
     """
 
     def __init__(
@@ -164,6 +164,8 @@ class NativeModel:
                 f"the system refused the memory for {file.path} with a context of {max_context} tokens; "
                 "choose a smaller context or a smaller model"
             ) from None
+        except RuntimeError as error:  # std::system_error, of a thread that could not start
+            raise ResourceError(f"the system refused {len(cpus)} threads ({error}); choose fewer (--threads)") from None
 
     @property
     def bytes_per_token(self) -> int:
