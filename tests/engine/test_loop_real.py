@@ -1,0 +1,129 @@
+"""The loop over a real engine: many requests at once, readers who leave at random moments, nothing leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.engines import assert_idle
+from ultrafast import Engine
+from ultrafast.engine.loop import EngineLoop
+from ultrafast.engine.stream import StreamCancelled
+from ultrafast.errors import RequestError
+from ultrafast.types import GenerateRequest, SamplingParams, TokenDelta
+
+NUM_REQUESTS = 50
+
+
+def requests() -> list[GenerateRequest]:
+    rng = random.Random(5)
+    made = []
+    for i in range(NUM_REQUESTS):
+        prompt = [rng.randrange(3, 280) for _ in range(rng.choice([1, 4, 63, 64, 65, 150]))]
+        params = SamplingParams(max_tokens=rng.randrange(1, 60), temperature=i % 2, seed=i, logprobs=i % 3 or None)
+        made.append(GenerateRequest(prompt, params))
+    return made
+
+
+def answer(delta: TokenDelta) -> tuple[Any, ...]:
+    return delta.text, list(delta.token_ids), list(delta.logprobs or ()), delta.finish_reason
+
+
+async def idle(loop: EngineLoop) -> None:
+    while loop._active or loop._cancelled or loop._arrived:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_survivors_get_their_solo_answers_and_nothing_leaks(tiny_model_path: Path, seed: int) -> None:
+    engine = Engine(tiny_model_path, threads=1)
+    asked = requests()
+    solo = []
+    for request in asked:
+        params = {name: getattr(request.params, name) for name in ("max_tokens", "temperature", "seed", "logprobs")}
+        output = engine.generate(request.prompt_ids, **params)
+        solo.append((output.text, output.token_ids, list(output.logprobs or ()), output.finish_reason))
+    rng = random.Random(seed)
+
+    async def ask(loop: EngineLoop, index: int) -> None:
+        for _ in range(rng.randrange(100)):
+            await asyncio.sleep(0)
+        stream = await loop.submit(asked[index])
+        if index % 3 == 0:
+            assert answer(await stream.result()) == solo[index]
+            assert stream.usage.completion_tokens == len(solo[index][1])
+            return
+        for _ in range(rng.randrange(300)):
+            await asyncio.sleep(0)
+        before = stream.ended
+        stream.cancel()
+        if before:
+            delta = stream.take()
+            assert delta is not None
+            assert answer(delta) == solo[index]
+        else:
+            with pytest.raises(StreamCancelled):
+                stream.take()
+
+    async def main() -> None:
+        loop = EngineLoop(engine)
+        loop.start()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(ask(loop, index) for index in range(NUM_REQUESTS)))
+            await idle(loop)
+            stats = engine.stats()
+            assert (stats["running"], stats["waiting"]) == (0, 0)
+            assert stats["free_blocks"] == stats["num_blocks"]
+            engine._scheduler.check_integrity()
+            await loop.close()
+
+    asyncio.run(main())
+    assert_idle(engine)
+
+
+def test_refused_requests_among_good_ones(tiny_model_path: Path) -> None:
+    engine = Engine(tiny_model_path, threads=1)
+    good = GenerateRequest([5, 6, 7], SamplingParams(max_tokens=100, ignore_eos=True))
+    expected = engine.generate([5, 6, 7], max_tokens=100, ignore_eos=True).text
+    bad = [
+        GenerateRequest([], SamplingParams()),
+        GenerateRequest([2**40], SamplingParams()),
+        GenerateRequest([1] * 600, SamplingParams()),
+        GenerateRequest([1], SamplingParams(temperature=float("nan"))),
+        GenerateRequest([1], SamplingParams(max_tokens=2**63)),
+    ]
+
+    async def main() -> None:
+        loop = EngineLoop(engine)
+        loop.start()
+        async with asyncio.timeout(60):
+            streams = [await loop.submit(good) for _ in range(10)]
+            for request in bad * 5:
+                with pytest.raises(RequestError):
+                    await loop.submit(request)
+            assert [(await stream.result()).text for stream in streams] == [expected] * 10
+            await loop.close()
+
+    asyncio.run(main())
+    assert_idle(engine)
+
+
+def test_closing_the_loop_frees_what_runs(tiny_model_path: Path) -> None:
+    engine = Engine(tiny_model_path, threads=1)
+
+    async def main() -> None:
+        loop = EngineLoop(engine)
+        loop.start()
+        async with asyncio.timeout(60):
+            streams = [await loop.submit(request) for request in requests()]
+            while not any(stream.usage.completion_tokens for stream in streams):
+                await asyncio.sleep(0)
+            await loop.close()
+            await loop.close()
+
+    asyncio.run(main())
+    assert_idle(engine)
