@@ -11,6 +11,7 @@ import pytest
 
 from support.engines import assert_idle
 from ultrafast import Engine
+from ultrafast.engine import engine as engine_module
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.engine.stream import StreamCancelled
 from ultrafast.errors import RequestError
@@ -79,6 +80,60 @@ def test_survivors_get_their_solo_answers_and_nothing_leaks(tiny_model_path: Pat
             assert (stats["running"], stats["waiting"]) == (0, 0)
             assert stats["free_blocks"] == stats["num_blocks"]
             engine._scheduler.check_integrity()
+            await loop.close()
+
+    asyncio.run(main())
+    assert_idle(engine)
+
+
+def test_cancelling_a_queued_request_does_not_touch_the_running_one(
+    tiny_model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_NUM_SLOTS", 1)
+    engine = Engine(tiny_model_path, threads=1)
+    long = GenerateRequest([5, 6, 7], SamplingParams(max_tokens=500, ignore_eos=True))
+    expected = engine.generate([5, 6, 7], max_tokens=500, ignore_eos=True).text
+
+    async def main() -> None:
+        loop = EngineLoop(engine)
+        loop.start()
+        async with asyncio.timeout(60):
+            for _ in range(20):
+                running = await loop.submit(long)
+                queued = [await loop.submit(long) for _ in range(3)]
+                while not running.usage.completion_tokens:
+                    await asyncio.sleep(0)
+                for stream in queued:
+                    stream.cancel()
+                assert (await running.result()).text == expected
+            await idle(loop)
+            await loop.close()
+
+    asyncio.run(main())
+    assert_idle(engine)
+
+
+def test_cancels_and_retries_corrupt_nobody(tiny_model_path: Path) -> None:
+    """Eight greedy requests with one long prefix; two are cancelled early and asked again, round after round."""
+    engine = Engine(tiny_model_path, threads=1)
+    rng = random.Random(9)
+    prefix = [rng.randrange(3, 280) for _ in range(128)]
+    params = SamplingParams(max_tokens=40, ignore_eos=True)
+    asked = [GenerateRequest([*prefix, 10 + i], params) for i in range(8)]
+    solo = [engine.generate(request.prompt_ids, max_tokens=40, ignore_eos=True).text for request in asked]
+
+    async def main() -> None:
+        loop = EngineLoop(engine)
+        loop.start()
+        async with asyncio.timeout(60):
+            for _ in range(40):
+                streams = [await loop.submit(request) for request in asked]
+                for index in rng.sample(range(8), 2):
+                    for _ in range(rng.randrange(200)):
+                        await asyncio.sleep(0)
+                    streams[index].cancel()
+                    streams[index] = await loop.submit(asked[index])
+                assert [(await stream.result()).text for stream in streams] == solo
             await loop.close()
 
     asyncio.run(main())
