@@ -18,7 +18,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // logits of seen tokens: divided if positive, multiplied if negative
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
   uint64_t seed = 0;
   int num_logprobs = -1;  // -1: none; N: the chosen token and the N most likely
 };

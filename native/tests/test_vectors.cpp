@@ -142,13 +142,14 @@ TEST(kernels, exponentials_are_accurate) {
   long double worst = 0.0;
   for (int trial = 0; trial < 20; ++trial) {
     long double total = 0.0;
-    for (float& value : x) value = static_cast<float>(random.uniform() * 175.0 - 87.0);
+    const double highest = trial % 2 == 0 ? 88.0 : 78.0;  // from 88 the sum leaves f32
+    for (float& value : x) value = static_cast<float>(random.uniform() * (highest + 87.0) - 87.0);
     const float sum = scalar().softmax_numerators(x.data(), 4096, 0.0f, 1.0f, out.data());
     for (size_t i = 0; i < 4096; ++i) {
       worst = std::max(worst, std::fabs(out[i] / std::exp(static_cast<long double>(x[i])) - 1.0L));
       total += out[i];
     }
-    CHECK(std::fabs(sum / total - 1.0L) < 3e-6L, sum);
+    if (highest < 80.0) CHECK(std::fabs(sum / total - 1.0L) < 3e-6L, sum);
   }
   CHECK(worst < 0x1.8p-23L, static_cast<double>(worst));
   x[0] = 0.0f;

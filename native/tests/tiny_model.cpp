@@ -1,0 +1,89 @@
+#include "tests/tiny_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/reference.h"
+
+namespace ultrafast::test {
+
+TinyModel::TinyModel(const TinyShape& shape, uint64_t seed)
+    : config{shape.num_layers, shape.hidden_size, shape.intermediate_size, shape.num_heads, shape.num_kv_heads,
+             shape.head_dim,   shape.vocab_size,  1e-5f,                   {}} {
+  Random random(seed);
+  for (int i = 0; i < shape.rope_dim / 2; ++i) config.rope_inv_freq.push_back(std::pow(10000.0, -2.0 * i / shape.rope_dim));
+  size_t next_type = 0;
+  const auto add = [&](const std::string& name, int type, int rows, int cols, float size) {
+    storage_.push_back(random_tensor(type, rows, cols, size, random));
+    tensors[name] = {type, rows, cols, storage_.back().data()};
+  };
+  const auto matrix = [&](const std::string& name, int rows, int cols) {
+    add(name, shape.types[next_type++ % shape.types.size()], rows, cols, 1.5f / std::sqrt(static_cast<float>(cols)));
+  };
+  const auto vector = [&](const std::string& name, int cols) { add(name, kFileF32, 1, cols, 1.0f); };
+  matrix("token_embd.weight", config.vocab_size, config.hidden_size);
+  if (!shape.tied) matrix("output.weight", config.vocab_size, config.hidden_size);
+  vector("output_norm.weight", config.hidden_size);
+  for (int i = 0; i < config.num_layers; ++i) {
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    vector(prefix + "attn_norm.weight", config.hidden_size);
+    vector(prefix + "ffn_norm.weight", config.hidden_size);
+    matrix(prefix + "attn_q.weight", config.q_size(), config.hidden_size);
+    matrix(prefix + "attn_k.weight", config.kv_size(), config.hidden_size);
+    matrix(prefix + "attn_v.weight", config.kv_size(), config.hidden_size);
+    matrix(prefix + "attn_output.weight", config.hidden_size, config.q_size());
+    matrix(prefix + "ffn_gate.weight", config.intermediate_size, config.hidden_size);
+    matrix(prefix + "ffn_up.weight", config.intermediate_size, config.hidden_size);
+    matrix(prefix + "ffn_down.weight", config.hidden_size, config.intermediate_size);
+    if (!shape.bias) continue;
+    vector(prefix + "attn_q.bias", config.q_size());
+    vector(prefix + "attn_k.bias", config.kv_size());
+    vector(prefix + "attn_v.bias", config.kv_size());
+  }
+}
+
+Runner::Runner(const TinyModel& model, const How& how, int max_context, int num_sequences)
+    : workers_(std::vector<int>(static_cast<size_t>(how.num_workers), -1)), tables_(static_cast<size_t>(num_sequences)) {
+  const int per_sequence = (max_context + kKvBlock - 1) / kKvBlock, num_blocks = per_sequence * num_sequences;
+  constexpr int kRows = 64;
+  if (how.kernels == nullptr)
+    forward_ = std::make_unique<ReferenceForward>(model.config, model.tensors, workers_, num_blocks, kRows, kRows);
+  else
+    forward_ = std::make_unique<TileForward>(model.config, model.tensors, *how.kernels, workers_, num_blocks, kRows, kRows, max_context);
+  for (int block = 0; block < num_blocks; ++block) tables_[static_cast<size_t>(block % num_sequences)].push_back(block);
+  if (how.scattered)
+    for (auto& table : tables_) std::reverse(table.begin(), table.end());
+}
+
+void Runner::run(const std::vector<BatchRow>& rows, int num_logits) {
+  const Batch batch{rows, num_logits};
+  workers_.run([&](const Worker& worker) { forward_->run(worker, batch); });
+}
+
+std::vector<int32_t> random_tokens(int count, int vocab_size, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int32_t& token : tokens) token = random.below(vocab_size);
+  return tokens;
+}
+
+std::vector<float> all_logits(const TinyModel& model, const std::vector<int32_t>& tokens, const How& how) {
+  const auto total = static_cast<int>(tokens.size()), vocab = model.config.vocab_size;
+  Runner runner(model, how, total);
+  std::vector<float> result(tokens.size() * static_cast<size_t>(vocab));
+  for (int first = 0; first < total; first += how.chunk) {
+    std::vector<BatchRow> rows;
+    std::vector<int> wanted;
+    for (int i = first; i < std::min(total, first + how.chunk); ++i) {
+      const bool wants = i % how.logits_every == 0;
+      rows.push_back({tokens[static_cast<size_t>(i)], i, runner.blocks(0).data(), wants ? static_cast<int>(wanted.size()) : -1});
+      if (wants) wanted.push_back(i);
+    }
+    runner.run(rows, static_cast<int>(wanted.size()));
+    for (size_t r = 0; r < wanted.size(); ++r)
+      std::copy_n(runner.logits(static_cast<int>(r)), vocab, result.data() + static_cast<ptrdiff_t>(wanted[r]) * vocab);
+  }
+  return result;
+}
+
+}  // namespace ultrafast::test
