@@ -57,7 +57,7 @@ void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
   };
   expect("token_embd.weight", c.vocab_size, c.hidden_size);
   expect("output_norm.weight", 1, c.hidden_size);
-  if (tensors.contains("output.weight")) expect("output.weight", c.vocab_size, c.hidden_size);
+  if (tensors.count("output.weight") != 0) expect("output.weight", c.vocab_size, c.hidden_size);
   for (int i = 0; i < c.num_layers; ++i) {
     const std::string prefix = "blk." + std::to_string(i) + ".";
     expect(prefix + "attn_norm.weight", 1, c.hidden_size);
@@ -69,7 +69,7 @@ void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
     expect(prefix + "ffn_gate.weight", c.intermediate_size, c.hidden_size);
     expect(prefix + "ffn_up.weight", c.intermediate_size, c.hidden_size);
     expect(prefix + "ffn_down.weight", c.hidden_size, c.intermediate_size);
-    if (tensors.contains(prefix + "attn_q.bias")) {
+    if (tensors.count(prefix + "attn_q.bias") != 0) {
       expect(prefix + "attn_q.bias", 1, c.q_size());
       expect(prefix + "attn_k.bias", 1, c.kv_size());
       expect(prefix + "attn_v.bias", 1, c.kv_size());

@@ -41,7 +41,7 @@ void rotate(float* heads, int width, int head_dim, const std::vector<float>& ang
 
 ReferenceForward::ReferenceForward(const ModelConfig& config, const FileTensors& tensors, Workers& workers, int num_blocks, int max_rows,
                                    int max_logits)
-    : config_(config), tied_(!tensors.contains("output.weight")), layers_(static_cast<size_t>(config.num_layers)) {
+    : config_(config), tied_(tensors.count("output.weight") == 0), layers_(static_cast<size_t>(config.num_layers)) {
   struct Item {
     std::vector<float>* values;
     const FileTensor* source;
@@ -70,7 +70,7 @@ ReferenceForward::ReferenceForward(const ModelConfig& config, const FileTensors&
     load(layer.down, prefix + "ffn_down.weight");
     load_vector(layer.attn_norm, prefix + "attn_norm.weight");
     load_vector(layer.ffn_norm, prefix + "ffn_norm.weight");
-    if (tensors.contains(prefix + "attn_q.bias")) {
+    if (tensors.count(prefix + "attn_q.bias") != 0) {
       load_vector(layer.q_bias, prefix + "attn_q.bias");
       load_vector(layer.k_bias, prefix + "attn_k.bias");
       load_vector(layer.v_bias, prefix + "attn_v.bias");

@@ -53,7 +53,7 @@ void Matrix::dequantize_row(int row, float* out) const {
 }
 
 Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers& workers)
-    : tied_(!tensors.contains("output.weight")), layers_(static_cast<size_t>(config.num_layers)) {
+    : tied_(tensors.count("output.weight") == 0), layers_(static_cast<size_t>(config.num_layers)) {
   std::vector<Repack> plan;  // in the order in which a decode step reads them, so that the hardware can run ahead
   const auto place = [&](Matrix& matrix, const std::string& name) {
     const FileTensor& source = tensors.at(name);
@@ -79,7 +79,7 @@ Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers&
     split({&layer.down_proj}, 1, workers.count());
     layer.attn_norm = vector_of(tensors.at(prefix + "attn_norm.weight"));
     layer.ffn_norm = vector_of(tensors.at(prefix + "ffn_norm.weight"));
-    if (tensors.contains(prefix + "attn_q.bias")) {
+    if (tensors.count(prefix + "attn_q.bias") != 0) {
       layer.q_bias = vector_of(tensors.at(prefix + "attn_q.bias"));
       layer.k_bias = vector_of(tensors.at(prefix + "attn_k.bias"));
       layer.v_bias = vector_of(tensors.at(prefix + "attn_v.bias"));

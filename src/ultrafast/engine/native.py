@@ -53,8 +53,14 @@ def choose_isa(name: str | None = None) -> str:
 
 
 def worker_cpus(threads: int) -> list[int]:
-    """CPUs to pin ``threads`` workers to: one a physical core that this process may use, -1 (not pinned) past them."""
-    cpus = topology.default_threads(topology.detect())
+    """CPUs to pin ``threads`` workers to: one a physical core that this process may use, -1 (not pinned) past them.
+
+    Under a quota smaller than the cores nobody is pinned: every such process would pin to the same first cores.
+    """
+    machine = topology.detect()
+    cpus = topology.default_threads(machine)
+    if len(cpus) < len(machine.cores):
+        cpus = []
     return (cpus + [-1] * threads)[:threads]
 
 
