@@ -59,9 +59,7 @@ def test_what_fits_when_there_is_less(tiny_model_path: Path) -> None:
 
 def test_too_little_memory_is_told_in_numbers(tiny_model_path: Path) -> None:
     for available in (100_000, 0, -(2**40)):
-        with pytest.raises(
-            ResourceError, match=r"tiny.gguf needs \d+ MiB .* 512 tokens; .* MiB are available"
-        ):
+        with pytest.raises(ResourceError, match=r"tiny.gguf needs \d+ MiB .* 512 tokens; .* MiB are available"):
             plan(tiny_model_path, available=available)
 
 
