@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-_STEP_S = 0.04  # a running stream waits at most about this long for a step that carries others' prompts
-_SMALLEST = 8
-_START = 32
+_STEP_S = 0.05  # a running stream waits at most about this long for a step that carries others' prompts
+# Every step reads all weights, whatever its tokens: below about this many, halving the chunk hardly shortens the step
+# but doubles their number, and a slow moment would talk the budget down for good.
+_SMALLEST = 32
 
 
 class PrefillPace:
@@ -18,7 +19,7 @@ class PrefillPace:
     def __init__(self, fixed: int, most: int) -> None:
         self.fixed = fixed
         self._most = most
-        self._row_s = _STEP_S / _START
+        self._row_s = _STEP_S / _SMALLEST
 
     @property
     def budget(self) -> int:
@@ -27,5 +28,5 @@ class PrefillPace:
 
     def learn(self, rows: int, steps: int, seconds: float) -> None:
         """Take note of a burst that computed ``rows`` prompt tokens."""
-        if rows >= _SMALLEST * steps:  # with fewer, the time is that of decoding
+        if rows >= _SMALLEST // 2 * steps:  # with fewer, the time is that of decoding
             self._row_s += 0.3 * (seconds / rows - self._row_s)
