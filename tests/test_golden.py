@@ -40,10 +40,15 @@ def metrics() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def reference_logits(embedded_model_path: Path) -> Logits:
-    """Of the long text, from our own fp32 path: computed once."""
+def reference(embedded_model_path: Path) -> Iterator[Engine]:
     with Engine(str(embedded_model_path), isa=REFERENCE) as engine:
-        return engine.logits(LONG_IDS)
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def reference_logits(reference: Engine) -> Logits:
+    """Of the long text, from our own fp32 path: computed once."""
+    return reference.logits(LONG_IDS)
 
 
 @pytest.fixture(scope="module", params=FAST_ISAS)
@@ -74,16 +79,23 @@ def test_reference_logits_are_those_of_transformers(reference_logits: Logits) ->
     top = np.take_along_axis(reference_logits, golden["top_ids"], axis=1)
     assert np.abs(top - golden["top_logits"]).max() < 2e-3
     assert np.abs(reference_logits[:, golden["fixed_ids"]] - golden["fixed_logits"]).max() < 2e-3
-    wide = reference_logits.astype(np.float64)
-    peak = wide.max(axis=1)
-    logsumexp = peak + np.log(np.exp(wide - peak[:, None]).sum(axis=1))
-    assert np.abs(logsumexp - golden["logsumexp"]).max() < 1e-3
+    assert np.abs(_logsumexp(reference_logits) - golden["logsumexp"]).max() < 1e-3
     assert (reference_logits.argmax(axis=1) == golden["top_ids"][:, 0]).mean() >= 0.999
+
+
+@pytest.mark.parametrize("name", ["chat_short", "chinese"])
+def test_reference_logits_at_greedy_steps(name: str, reference: Engine) -> None:
+    prompt = next(prompt for prompt in PROMPTS if prompt["name"] == name)
+    golden = np.load(GOLDEN / "greedy.npz")
+    logits = reference.logits([*prompt["prompt_ids"], *prompt["greedy_ids"][:-1]])[len(prompt["prompt_ids"]) - 1 :]
+    top = np.take_along_axis(logits, golden[f"{name}.top_ids"], axis=1)
+    assert np.abs(top - golden[f"{name}.top_logits"]).max() < 1e-3
+    assert np.abs(_logsumexp(logits) - golden[f"{name}.logsumexp"]).max() < 1e-3
+    assert (top.argmax(axis=1) == 0).all()
 
 
 def test_logits_are_close_to_fp32(engine: Engine, reference_logits: Logits, metrics: ModuleType) -> None:
     divergence = metrics.divergence(reference_logits, engine.logits(LONG_IDS))
-    print(f"{engine.isa}: {divergence}")
     assert divergence.positions == 1500
     assert divergence.mean_kl <= 1e-5
     assert divergence.top1 >= 0.998
@@ -94,13 +106,14 @@ def test_scalar_logits_are_bit_identical(engine: Engine, embedded_model_path: Pa
         assert np.array_equal(scalar.logits(LONG_IDS[:24]), engine.logits(LONG_IDS[:24]))
 
 
-def test_greedy_tokens_after_golden_ones(engine: Engine, metrics: ModuleType) -> None:
-    """Each golden token is fed in whatever the engine would have said; only near-ties may differ."""
+def test_greedy_tokens_after_golden_ones(
+    engine: Engine, metrics: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each golden token is fed in whatever the engine would have said; only near-ties may differ, and are listed."""
     misses = [miss for prompt in PROMPTS for miss in metrics.greedy_misses(prompt, engine.logits)]
     steps = sum(len(prompt["greedy_ids"]) for prompt in PROMPTS)
-    print(f"{engine.isa}: {steps - len(misses)} of {steps} greedy tokens equal")
-    for miss in misses:
-        print(f"  permitted: {miss}" if miss.margin <= metrics.MARGIN else f"  WRONG: {miss}")
+    with capsys.disabled():
+        print(f"\n{engine.isa}: {steps - len(misses)} of {steps} greedy tokens equal", *misses, sep="\n  ")
     assert not [miss for miss in misses if miss.margin > metrics.MARGIN]
 
 
@@ -113,9 +126,14 @@ def test_greedy_generation(prompt: dict[str, Any], engine: Engine, metrics: Modu
     pairs = zip([*output.token_ids, None], [*expected, None], strict=False)
     first = next((step for step, (actual, wanted) in enumerate(pairs) if actual != wanted), None)
     if first is not None:
-        print(f"{engine.isa}, {prompt['name']}: other at step {first}, margin {prompt['margins'][first]}")
-        assert prompt["margins"][first] <= metrics.MARGIN
+        assert prompt["margins"][first] <= metrics.MARGIN, f"other token at step {first}"
         return
     assert output.finish_reason == (FinishReason.STOP if prompt["ended"] else FinishReason.LENGTH)
     assert output.text == engine.tokenizer.decode(expected)
     assert output.usage.prompt_tokens == len(prompt["prompt_ids"])
+
+
+def _logsumexp(logits: Logits) -> npt.NDArray[np.float64]:
+    peak = logits.max(axis=1, keepdims=True).astype(np.float64)
+    total: npt.NDArray[np.float64] = np.log(np.exp(logits - peak).sum(axis=1)) + peak[:, 0]
+    return total

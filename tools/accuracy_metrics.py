@@ -85,7 +85,8 @@ def measure(
 def table(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
     """A markdown table of what `measure` returned, against one of its references."""
     lines = [
-        "| engine | mean KL | max KL | top-1 agreement | largest logit difference | greedy tokens equal | wrong |",
+        "| engine | mean KL | max KL | top-1 agreement | largest logit difference "
+        "| greedy tokens equal | of the rest, no near-ties |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
