@@ -165,12 +165,13 @@ void rms_norm(const float* x, const float* weight, int n, float eps, float* out)
 }
 
 void quantize(const float* x, int n, const ActRow& out) {
-  constexpr float kLimit = 127 * 256;  // the largest multiple of 256 whose high byte is a signed byte
+  constexpr float kLimit = 127 * 256;   // the largest multiple of 256 whose high byte is a signed byte
+  constexpr float kNothing = 1e-34f;    // smaller blocks become zero: the inverse of their scale would not be finite
   for (int b = 0; b < n / kBlock; ++b, x += kBlock) {
     const F32 first = load(x), second = load(x + 16);
     const float largest = reduce_max(max(abs(first), abs(second)));
-    const float scale = largest / kLimit;
-    const F32 inverse = set1(largest > 0.0f ? kLimit / largest : 0.0f);
+    const float scale = largest > kNothing ? largest / kLimit : 0.0f;
+    const F32 inverse = set1(largest > kNothing ? kLimit / largest : 0.0f);
     const F32 lower = set1(-kLimit), upper = set1(kLimit);  // clamping also turns NaN into a number
     const I32 a = round_to_i32(min(max(mul(first, inverse), lower), upper));
     const I32 c = round_to_i32(min(max(mul(second, inverse), lower), upper));

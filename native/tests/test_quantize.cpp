@@ -74,6 +74,18 @@ TEST(kernels, quantize_of_zeros_is_zero) {
   }
 }
 
+TEST(kernels, quantize_takes_a_vanishing_block_for_zero) {  // the inverse of its scale would be infinite
+  const Guarded<float> x(32);
+  const ActBuffers out(32, 0);
+  for (const float largest : {1e-45f, 1e-38f, 9e-35f}) {
+    std::fill(x.begin(), x.end(), 0.0f);
+    x.begin()[5] = largest;
+    scalar().quantize(x.data(), 32, out.row());
+    for (size_t i = 0; i < 32; ++i) CHECK(out.fixed(i) == 0, largest, i, out.fixed(i));
+    CHECK(out.scale[0] == 0.0f && out.sum[0] == 0, largest);
+  }
+}
+
 TEST(kernels, quantize_orders_pairs_for_the_isa_that_reads_them) {
   const KernelTable* table = find_kernels("avx2");
   if (table == nullptr) return note("no avx2 here");
