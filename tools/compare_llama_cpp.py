@@ -6,8 +6,8 @@ golden one, and its tokenisation of every golden prompt with the golden ids. It 
 own, built for this machine (long):
 
     python3 -m venv llama-venv
-    llama-venv/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36
-    llama-venv/bin/python tools/compare_llama_cpp.py --model SmolLM2-135M-Instruct.Q4_1.gguf --full-logits full.npy
+    llama-venv/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36 platformdirs huggingface-hub
+    llama-venv/bin/python tools/compare_llama_cpp.py --full-logits full.npy
 
 full.npy comes from tools/make_golden.py --full-logits. Writes docs/data/llama_cpp_accuracy.json.
 """
