@@ -334,7 +334,6 @@ class Engine:
                     for token, (chosen, top) in zip(token_ids, native_logprobs, strict=False)
                 ]
             if finish_reason is not None:
-                sequence.timings.finished = now
                 self._finish(sequence, finish_reason)
             deltas.append((sequence, TokenDelta(text, token_ids, logprobs, finish_reason)))
         return deltas
