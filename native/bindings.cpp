@@ -129,6 +129,13 @@ class Model {
     return out;
   }
 
+  void release_blocks(const std::vector<int>& blocks) {
+    for (const int block : blocks) {
+      require(block >= 0 && block < num_blocks_, "KV block out of range");
+      decoder_->forward().release_block(block);
+    }
+  }
+
   void interrupt() { decoder_->interrupt(); }
   size_t bytes_per_token() const { return decoder_->forward().bytes_per_token(); }
   int num_pinned() const { return workers_->pinned(); }
@@ -235,6 +242,7 @@ NB_MODULE(_native, m) {
            "tensors"_a, nb::kw_only(), "isa"_a, "cpus"_a, "num_blocks"_a, "max_rows"_a, "max_logits"_a, "max_context"_a)
       .def("run", &Model::run, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a)
       .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)
+      .def("release_blocks", &Model::release_blocks, "blocks"_a)
       .def("interrupt", &Model::interrupt)
       .def_prop_ro("bytes_per_token", &Model::bytes_per_token)
       .def_prop_ro("num_pinned", &Model::num_pinned);

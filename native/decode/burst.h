@@ -59,7 +59,7 @@ class Decoder {
   // Ends the running burst after its current step; a later burst is not affected. Callable from any thread.
   void interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
 
-  const Forward& forward() const { return *forward_; }
+  Forward& forward() const { return *forward_; }
   int max_rows() const { return max_rows_; }
 
  private:

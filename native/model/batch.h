@@ -27,6 +27,7 @@ class Forward {
   virtual ~Forward() = default;
   virtual void run(const Worker& worker, const Batch& batch) noexcept = 0;
   virtual const float* logits(int row) const = 0;  // f32 [vocab_size], valid until the next run
+  virtual void release_block(int block) = 0;       // gives a KV block's memory back until it is written again
   virtual size_t bytes_per_token() const = 0;      // weight bytes that one decode step reads
 };
 

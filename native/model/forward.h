@@ -30,6 +30,7 @@ class TileForward final : public Forward {
 
   void run(const Worker& worker, const Batch& batch) noexcept override;
   const float* logits(int row) const override { return logits_.data() + static_cast<size_t>(row) * logits_stride_; }
+  void release_block(int block) override { kv_.release(block); }
   size_t bytes_per_token() const override { return weights_.bytes_per_token(); }
 
  private:

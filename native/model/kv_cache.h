@@ -24,6 +24,9 @@ class KvCache {
   }
   uint16_t* values(int block, int layer, int kv_head) const { return keys(block, layer, kv_head) + k_size_; }
 
+  // Gives the block's memory back to the system; it reads as zeros until it is written again.
+  void release(int block) const { arena_.release(block_size_ * block * sizeof(uint16_t), block_size_ * sizeof(uint16_t)); }
+
  private:
   size_t kv_heads_, k_size_, v_size_, layer_size_, block_size_;  // sizes in elements
   Arena arena_;

@@ -16,6 +16,10 @@ class ReferenceForward final : public Forward {
 
   void run(const Worker& worker, const Batch& batch) noexcept override;
   const float* logits(int row) const override { return logits_.data() + static_cast<size_t>(row) * config_.vocab_size; }
+  void release_block(int block) override {
+    const size_t bytes = static_cast<size_t>(config_.num_layers) * kKvBlock * 2 * config_.kv_size() * sizeof(float);
+    kv_.release(bytes * block, bytes);
+  }
   size_t bytes_per_token() const override { return bytes_per_token_; }
 
  private:

@@ -18,6 +18,9 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  // Gives the pages that lie wholly in [offset, offset + bytes) back to the system: they read as zeros until written again.
+  void release(size_t offset, size_t bytes) const;
+
   uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
 

@@ -29,6 +29,7 @@ class CountingForward final : public Forward {
     worker.sync();
   }
   const float* logits(int row) const override { return logits_.data() + static_cast<ptrdiff_t>(row) * kVocab; }
+  void release_block(int) override {}
   size_t bytes_per_token() const override { return 1; }
 
   std::vector<std::vector<BatchRow>> passes;

@@ -19,11 +19,11 @@ def test_steps_stay_short() -> None:
 
 def test_bounds() -> None:
     assert learned(1e-6) == 512
-    assert learned(1.0) == 32
+    assert learned(1.0) == 16
 
 
 def test_a_fixed_cost_per_step_does_not_talk_the_budget_down_for_ever() -> None:
-    assert learned(0.001, fixed_s=0.05) >= 32
+    assert learned(0.001, fixed_s=0.05) >= 16
 
 
 def test_a_slow_moment_is_forgotten() -> None:

@@ -6,6 +6,7 @@ on purpose become one line on stderr.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -30,6 +31,7 @@ app.add_typer(bench.app, name="bench")
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 an error or a closed pipe, 2 wrong usage, 130 interrupted."""
+    _make_stdout_usable()
     try:
         try:
             app(prog_name="ultrafast")
@@ -40,5 +42,23 @@ def main() -> None:
         sys.exit(1)
     except BrokenPipeError:
         # The reader has left (`… | head`). Python flushes stdout once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         sys.exit(1)
+    except OSError as error:
+        if error.filename is not None:  # not about stdout, and not raised on purpose
+            raise
+        _discard_stdout()
+        print(f"ultrafast: error: cannot write the output: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _make_stdout_usable() -> None:
+    """A closed stdout swallows what is printed, and one that is not Unicode shows ? for what it cannot."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _discard_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

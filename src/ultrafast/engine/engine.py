@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ultrafast.engine import memory
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
 from ultrafast.engine.native import KV_BLOCK, NativeModel, NativeSequence, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
+from ultrafast.engine.prompt import encode_prompt
 from ultrafast.engine.scheduler import Burst, Scheduler
 from ultrafast.engine.sequence import Sequence
 from ultrafast.engine.topology import default_threads, detect
@@ -43,6 +45,7 @@ from ultrafast.types import (
 _NUM_SLOTS = 32
 _MAX_ROWS = 512  # tokens of one step: past a few hundred, longer chunks are no faster
 _LOGITS_CHUNK = 64  # rows of logits held at once
+_KEPT_KV_BYTES = 64 << 20  # of KV memory that stays with an idle engine, so that small requests find it warm
 _BURST_S = 0.008  # streams are flushed about this often, so a shorter burst would only cost
 
 
@@ -149,7 +152,7 @@ class Engine:
 
     def logits(self, token_ids: Seq[int]) -> npt.NDArray[np.float32]:
         """Next-token logits after each of ``token_ids``: float32 [n, vocab_size]."""
-        ids = token_ids.tolist() if isinstance(token_ids, np.ndarray) else list(token_ids)
+        ids = self.encode_prompt(token_ids)
         params = SamplingParams(max_tokens=1)
         check_prompt(ids, self.shape.vocab_size)
         if len(ids) > self.max_context:
@@ -172,25 +175,16 @@ class Engine:
                 return self._native.all_logits(sequence.native, min(self._pace.fixed or _LOGITS_CHUNK, _LOGITS_CHUNK))
             finally:
                 self._scheduler.free(blocks)
+                if not self.has_work:
+                    self._release_memory()
 
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt, the beginning-of-sequence token included where the model file wants one. Thread-safe.
 
         Raises:
-            TemplateError: the chat template refuses the messages.
+            PromptTooLong, TemplateError, RequestError: see `prompt.encode_prompt`.
         """
-        if isinstance(prompt, str):
-            ids = self.tokenizer.encode(prompt)
-            bos = self.tokenizer.bos_id
-            return [bos, *ids] if self.tokenizer.add_bos and bos is not None and ids[:1] != [bos] else ids
-        if isinstance(prompt, Seq) and not isinstance(prompt, bytes):
-            ids = [item for item in prompt if isinstance(item, int)]
-            messages = [item for item in prompt if isinstance(item, Mapping)]
-            if len(ids) == len(prompt):
-                return ids
-            if len(messages) == len(prompt):
-                return self.tokenizer.encode(self.tokenizer.apply_chat_template(messages))
-        raise RequestError("a prompt is a string, a list of messages or a list of token ids", param="prompt")
+        return encode_prompt(self.tokenizer, prompt, self.max_context)
 
     def check(self, request: GenerateRequest) -> None:
         """Refuse what cannot be served. Thread-safe.
@@ -326,6 +320,8 @@ class Engine:
                 finish_reason = FinishReason.STOP
             elif finish_reason is not None:
                 text += sequence.detokenizer.flush()
+                if sequence.detokenizer.stopped:
+                    finish_reason = FinishReason.STOP
             sequence.num_output += len(token_ids)
             logprobs = None
             if sequence.request.params.logprobs is not None:
@@ -342,14 +338,23 @@ class Engine:
         sequence.finish_reason = reason
         sequence.timings.finished = time.monotonic()
         self._scheduler.remove(sequence)
+        if not self.has_work:
+            self._release_memory()
+
+    def _release_memory(self) -> None:
+        keep = _KEPT_KV_BYTES // memory.kv_block_bytes(self.shape, isa=self.isa)
+        self._native.release_blocks(self._scheduler.forget_idle_blocks(max(1, keep)))
 
     # ---- streams over steps ---------------------------------------------------------------------------------
 
     def _request(self, prompt: Prompt, params: dict[str, Any]) -> GenerateRequest:
-        stop = params.pop("stop", None)
-        if stop is not None:
-            params["stop"] = (stop,) if isinstance(stop, str) else stop
-        return GenerateRequest(self.encode_prompt(prompt), SamplingParams(**params))
+        given = {name: value for name, value in params.items() if value is not None}  # None: the default
+        unknown = given.keys() - {field.name for field in fields(SamplingParams)}
+        if unknown:
+            raise TypeError(f"unknown parameter {', '.join(sorted(unknown))}; see ultrafast.SamplingParams")
+        if isinstance(given.get("stop"), str):
+            given["stop"] = (given["stop"],)
+        return GenerateRequest(self.encode_prompt(prompt), SamplingParams(**given))
 
     def _begin(self, request: GenerateRequest) -> Sequence:
         with self._lock:  # held throughout, or another thread's step could bring a delta before the mailbox is there

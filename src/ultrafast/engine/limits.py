@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from ultrafast.errors import PromptTooLong, RequestError
@@ -105,11 +106,11 @@ def _check_logit_bias(biases: Any, vocab_size: int) -> None:
 
 
 def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
-    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+    return _is_int(value) or (isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value))
 
 
 def _check_int(name: str, value: Any, low: int, high: int, *, param: str | None = None) -> None:

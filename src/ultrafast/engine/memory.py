@@ -10,8 +10,9 @@ from ultrafast.models.shape import ModelShape
 _KV_SHARE = 0.6  # of what the weights leave: the rest is for activations, Python and neighbours
 
 
-def kv_block_bytes(shape: ModelShape, *, element_bytes: int = 2) -> int:
+def kv_block_bytes(shape: ModelShape, *, isa: str = "") -> int:
     """Bytes of one KV block: keys and values of `KV_BLOCK` positions in all layers (value rows padded to 16)."""
+    element_bytes = 4 if isa == REFERENCE else 2
     per_head = shape.head_dim + -(-shape.head_dim // 16) * 16
     return KV_BLOCK * shape.num_layers * shape.num_kv_heads * per_head * element_bytes
 
@@ -30,7 +31,7 @@ def plan_kv_blocks(file: GgufFile, shape: ModelShape, *, isa: str, context: int,
         ResourceError: not even one sequence of ``context`` tokens fits; the message has the numbers.
     """
     weights = weight_bytes(file, shape, isa=isa)
-    block = kv_block_bytes(shape, element_bytes=4 if isa == REFERENCE else 2)
+    block = kv_block_bytes(shape, isa=isa)
     one_context = -(-context // KV_BLOCK)
     room = int((available - weights) * _KV_SHARE)
     if room < one_context * block:

@@ -91,16 +91,16 @@ class NativeSequence:
             list(prompt_ids),
             max_tokens,
             list(stop_ids),
-            temperature=params.temperature,
-            top_k=params.top_k,
-            top_p=params.top_p,
-            min_p=params.min_p,
-            repetition_penalty=params.repetition_penalty,
-            presence_penalty=params.presence_penalty,
-            frequency_penalty=params.frequency_penalty,
-            logit_bias=sorted(params.logit_bias.items()),
-            seed=params.seed & 0xFFFF_FFFF_FFFF_FFFF,
-            num_logprobs=-1 if params.logprobs is None else params.logprobs,
+            temperature=float(params.temperature),
+            top_k=int(params.top_k),
+            top_p=float(params.top_p),
+            min_p=float(params.min_p),
+            repetition_penalty=float(params.repetition_penalty),
+            presence_penalty=float(params.presence_penalty),
+            frequency_penalty=float(params.frequency_penalty),
+            logit_bias=sorted((int(token), float(bias)) for token, bias in params.logit_bias.items()),
+            seed=int(params.seed) & 0xFFFF_FFFF_FFFF_FFFF,
+            num_logprobs=-1 if params.logprobs is None else int(params.logprobs),
         )
 
     @property
@@ -192,6 +192,10 @@ class NativeModel:
     def all_logits(self, sequence: NativeSequence, chunk: int) -> npt.NDArray[np.float32]:
         """Logits after every token of a fresh sequence: float32 [tokens, vocab]."""
         return self._model.all_logits(sequence.handle, chunk)
+
+    def release_blocks(self, blocks: list[int]) -> None:
+        """Give the memory of KV blocks that nobody holds back to the system; it returns, as zeros, when written."""
+        self._model.release_blocks(blocks)
 
     def interrupt(self) -> None:
         """End the running burst after its current step; nothing once closed. Thread-safe."""

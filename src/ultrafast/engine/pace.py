@@ -5,7 +5,7 @@ from __future__ import annotations
 _STEP_S = 0.05  # a running stream waits at most about this long for a step that carries others' prompts
 # Every step reads all weights, whatever its tokens: below about this many, halving the chunk hardly shortens the step
 # but doubles their number, and a slow moment would talk the budget down for good.
-_SMALLEST = 32
+_SMALLEST = 16
 
 
 class PrefillPace:

@@ -38,6 +38,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         # Last freed, first reused: memory that was touched before is touched again, and the rest never.
         self._free_blocks = list(range(num_blocks - 1, -1, -1))
+        self._touched: set[int] = set()  # blocks that may hold memory
 
     @property
     def num_free_blocks(self) -> int:
@@ -69,11 +70,19 @@ class Scheduler:
     def allocate(self, count: int) -> list[int]:
         """Take ``count`` free blocks; the caller has seen that there are as many."""
         assert count <= len(self._free_blocks)
-        return [self._free_blocks.pop() for _ in range(count)]
+        blocks = [self._free_blocks.pop() for _ in range(count)]
+        self._touched.update(blocks)
+        return blocks
 
     def free(self, blocks: list[int]) -> None:
         """Give blocks back."""
         self._free_blocks.extend(reversed(blocks))
+
+    def forget_idle_blocks(self, keep: int) -> list[int]:
+        """Free blocks that hold memory, but for the ``keep`` that come next; they count as never used from here on."""
+        idle = self._touched.intersection(self._free_blocks[: -keep or None])
+        self._touched -= idle
+        return sorted(idle)
 
     def schedule(self, prefill_budget: int) -> tuple[list[Sequence], Burst | None]:
         """Admit who fits, in order of arrival; then the next burst, or None with nothing to run.

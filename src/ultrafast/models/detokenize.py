@@ -38,6 +38,11 @@ class Detokenizer:
         self._held = ""  # the end of the text so far that a stop string may begin in
         self._stopped = False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string was completed, by a token or in `flush`."""
+        return self._stopped
+
     def push(self, token_ids: Sequence[int]) -> Pushed:
         """Take tokens and give the text that is now certain. After a stop nothing more is taken."""
         pieces: list[str] = []

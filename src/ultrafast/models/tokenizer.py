@@ -29,6 +29,7 @@ class Tokenizer:
             i for i, kind in enumerate(vocabulary.types) if kind in (TokenType.CONTROL, TokenType.UNKNOWN)
         )
         self.vocab_size = len(vocabulary.tokens)
+        self.longest_token = max(map(len, vocabulary.token_bytes))  # bytes
         self.bos_id = vocabulary.bos_id
         self.eos_id = vocabulary.eos_id
         self.unk_id = vocabulary.unk_id
@@ -76,7 +77,8 @@ class Tokenizer:
                 f"text has a lone surrogate (U+{ord(text[error.start]):04X}) at position {error.start}; "
                 "send valid Unicode"
             ) from None
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        # A batch of one: unlike the plain call it lets other Python threads run meanwhile, and it keeps no offsets.
+        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return ids
 
     def decode(self, ids: Iterable[int], skip_special: bool = False) -> str:

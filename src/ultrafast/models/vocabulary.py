@@ -203,6 +203,8 @@ class _Reader:
             result[i] = inverted[position : (position := position + len(tokens[i]))]
 
     def listed_merges(self, tokens: list[str]) -> list[tuple[str, str]]:
+        if "tokenizer.ggml.merges" not in self.metadata:
+            return []  # writers leave an empty list out: every character is a token of its own
         known = set(tokens)
         merges: dict[tuple[str, str], None] = {}  # of a repeated merge, the first (better) rank counts
         for i, merge in enumerate(self.array("merges", str)):
