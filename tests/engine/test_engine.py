@@ -16,7 +16,7 @@ import ultrafast
 from support.engines import OpenEngine, assert_idle
 from support.tiny import write_tiny_model
 from ultrafast import Engine
-from ultrafast.engine.native import REFERENCE, supported_isas
+from ultrafast.engine.native import KV_BLOCK, REFERENCE, supported_isas
 from ultrafast.errors import ConfigError, ModelNotFound, PromptTooLong, RequestError, UltrafastError
 from ultrafast.types import FinishReason, GenerateRequest, SamplingParams, Usage
 
@@ -391,3 +391,26 @@ def test_close_ends_a_generation_in_another_thread(tiny_model_path: Path) -> Non
 def test_default_threads_are_the_machine_s(tmp_path: Path, open_engine: OpenEngine) -> None:
     path = write_tiny_model(tmp_path / "model.gguf", type=Type.F32, layers=1)
     assert open_engine(path).threads >= 1
+
+
+def test_a_stop_string_found_at_the_very_end_is_a_stop(engine: Engine) -> None:
+    ids = [next(i for i in range(300) if engine.tokenizer.token_bytes(i) == bytes([byte])) for byte in "🎉".encode()]
+    bias = {token: 100 - 20 * place for place, token in enumerate(ids)}
+    cut = engine.generate("x", max_tokens=3, logit_bias=bias, presence_penalty=100, stop="\ufffd")
+    assert (cut.text, cut.finish_reason) == ("", "stop")
+
+
+def test_an_idle_engine_gives_kv_memory_back(
+    open_engine: OpenEngine, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ultrafast.engine.engine._KEPT_KV_BYTES", 0)
+    frugal = open_engine()
+    released: list[int] = []
+    release = frugal._native.release_blocks
+    monkeypatch.setattr(frugal._native, "release_blocks", lambda blocks: (released.extend(blocks), release(blocks)))
+    prompt = prompt_of(400)
+    expected = engine.generate(prompt, max_tokens=9, ignore_eos=True).token_ids
+    for _ in range(2):
+        assert frugal.generate(prompt, max_tokens=9, ignore_eos=True).token_ids == expected
+        assert len(released) >= 400 // KV_BLOCK
+        released.clear()

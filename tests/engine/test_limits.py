@@ -6,6 +6,7 @@ import contextlib
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,8 +67,23 @@ def test_what_is_in_range_is_served(engine: Engine, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIELDS)
+def test_none_is_the_default_to_generate_and_refused_in_a_request(engine: Engine, name: str) -> None:
+    assert engine.generate([5, 6], **{"max_tokens": 2, name: None}).usage.prompt_tokens == 2
+    if name not in ("max_tokens", "logprobs"):
+        with pytest.raises(RequestError, match=name):
+            engine.check(GenerateRequest([5, 6], SamplingParams(**{name: None})))
+
+
+def test_numbers_of_numpy_are_numbers(engine: Engine) -> None:
+    params = {"max_tokens": np.int64(3), "temperature": np.float32(1), "seed": np.uint64(7), "ignore_eos": True}
+    plain = engine.generate([5, 6], max_tokens=3, temperature=1.0, seed=7, ignore_eos=True)
+    assert engine.generate(np.array([5, 6]), **params).token_ids == plain.token_ids
+    assert np.array_equal(engine.logits(np.array([5, 6])), engine.logits([5, 6]))
+
+
+@pytest.mark.parametrize("name", FIELDS)
 def test_what_is_not_is_refused_by_name(engine: Engine, name: str) -> None:
-    for value in [value for field, value in REFUSED if field == name]:
+    for value in [value for field, value in REFUSED if field == name and value is not None]:
         with pytest.raises(RequestError) as refusal:
             engine.generate([5, 6], **{"max_tokens": 2, name: value})
         assert refusal.value.param == name
@@ -87,6 +103,8 @@ def test_a_refusal_disturbs_nobody(engine: Engine) -> None:
     for delta in engine.stream("hello", max_tokens=200, ignore_eos=True):
         token_ids += delta.token_ids
         for name, value in [next(refused) for _ in range(20)]:
+            if value is None:
+                continue
             with pytest.raises(RequestError):
                 engine.generate([5, 6], **{name: value})
     assert token_ids == expected

@@ -219,3 +219,14 @@ def test_the_integrity_check_sees_a_leak_and_a_double_use() -> None:
     policy.free([0])
     with pytest.raises(AssertionError):
         policy.check_integrity()
+
+
+def test_idle_blocks_are_those_touched_beyond_the_ones_kept() -> None:
+    policy = scheduler(num_blocks=10)
+    held = policy.allocate(2)
+    policy.free(policy.allocate(5))
+    assert policy.forget_idle_blocks(keep=3) == [5, 6]  # 2, 3 and 4 come next
+    assert policy.forget_idle_blocks(keep=3) == []  # told once
+    policy.free(held)
+    assert policy.forget_idle_blocks(keep=1) == [1, 2, 3, 4]
+    assert policy.allocate(1) == [0]

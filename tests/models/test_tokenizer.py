@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +226,6 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         changed(bpe_metadata(), token_type={4: True}),
         r"ggml.token_type\[4\] must be an integer, not bool",
     ),
-    "no merges": (changed(bpe_metadata(), merges=None), "ggml.merges is missing"),
     "merge of unknown": (changed(bpe_metadata(), merges={1: "qq e"}), r"ggml.merges\[1\] \('qq e'\) needs two tokens"),
     "merge into unknown": (changed(bpe_metadata(), merges={1: "q z"}), r"ggml.merges\[1\] \('q z'\)"),
     "merge of one": (changed(bpe_metadata(), merges={1: "he"}), r"ggml.merges\[1\] \('he'\)"),
@@ -260,3 +261,21 @@ def test_broken_vocabularies_are_named_exactly(name: str) -> None:
         ModelFileError, match=rf"^some\.gguf: tokenizer\.{message}" if "ggml" in message[:5] else message
     ):
         Tokenizer.from_gguf(metadata, "some.gguf")
+
+
+def test_a_vocabulary_without_merges_spells_character_by_character() -> None:
+    tokenizer = Tokenizer.from_gguf(changed(bpe_metadata(), merges=None))
+    ids = tokenizer.encode("hello")
+    assert [tokenizer.token_bytes(i) for i in ids] == [b"h", b"e", b"l", b"l", b"o"]
+
+
+def test_other_threads_run_while_a_long_text_is_tokenised() -> None:
+    tokenizer = Tokenizer.from_gguf(bpe_metadata())
+    turns = 0
+    with ThreadPoolExecutor(1) as pool:
+        encoding = pool.submit(tokenizer.encode, "hello hello " * 200_000)
+        while not encoding.done():
+            turns += 1
+            time.sleep(0)
+    assert len(encoding.result()) > 0
+    assert turns > 50

@@ -23,6 +23,7 @@ from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tok
 from ultrafast.engine.native import KV_BLOCK, NativeModel, NativeSequence, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
 from ultrafast.engine.prompt import encode_prompt
+from ultrafast.engine.prompt import token_ids as as_token_ids
 from ultrafast.engine.scheduler import Burst, Scheduler
 from ultrafast.engine.sequence import Sequence
 from ultrafast.engine.topology import default_threads, detect
@@ -152,7 +153,7 @@ class Engine:
 
     def logits(self, token_ids: Seq[int]) -> npt.NDArray[np.float32]:
         """Next-token logits after each of ``token_ids``: float32 [n, vocab_size]."""
-        ids = self.encode_prompt(token_ids)
+        ids = as_token_ids(token_ids)
         params = SamplingParams(max_tokens=1)
         check_prompt(ids, self.shape.vocab_size)
         if len(ids) > self.max_context:

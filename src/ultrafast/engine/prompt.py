@@ -26,12 +26,21 @@ def encode_prompt(tokenizer: Tokenizer, prompt: Any, max_context: int) -> list[i
         ids = tokenizer.encode(prompt)
         bos = tokenizer.bos_id
         return [bos, *ids] if tokenizer.add_bos and bos is not None and ids[:1] != [bos] else ids
-    if isinstance(prompt, Sequence | np.ndarray) and not isinstance(prompt, bytes):
-        if all(isinstance(item, Integral) and not isinstance(item, bool) for item in prompt):
-            return [int(item) for item in prompt]
-        if all(isinstance(item, Mapping) for item in prompt):
-            return _encode_messages(tokenizer, list(prompt), max_context)
-    raise RequestError("a prompt is a string, a list of messages or a list of token ids", param="prompt")
+    if isinstance(prompt, Sequence) and prompt and all(isinstance(item, Mapping) for item in prompt):
+        return _encode_messages(tokenizer, prompt, max_context)
+    return token_ids(prompt)
+
+
+def token_ids(prompt: Any) -> list[int]:
+    """``prompt`` as a list of plain integers, if it is a list or array of integers.
+
+    Raises:
+        RequestError: it is not.
+    """
+    is_list = isinstance(prompt, Sequence | np.ndarray) and not isinstance(prompt, bytes)
+    if not is_list or not all(isinstance(item, Integral) and not isinstance(item, bool) for item in prompt):
+        raise RequestError("a prompt is a string, a list of messages or a list of token ids", param="prompt")
+    return [int(item) for item in prompt]
 
 
 def _encode_messages(tokenizer: Tokenizer, messages: Sequence[Message], max_context: int) -> list[int]:
