@@ -10,9 +10,10 @@ import pytest
 
 from support.asgi import Answer, client_of
 from support.scripted_engine import ByteTokenizer, ScriptedEngine, text_of
+from ultrafast.errors import RequestError
 from ultrafast.serving.tiers import TIERS, tier_of
 from ultrafast.serving.wire.logprobs import logprob_entries
-from ultrafast.types import SamplingParams, TokenLogprob
+from ultrafast.types import GenerateRequest, SamplingParams, TokenLogprob
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -151,6 +152,36 @@ def test_broken_json_is_400(path: str, body: bytes) -> None:
     answer = post(path, body)
     assert answer.status == 400
     assert answer.error["type"] == "invalid_request_error"
+
+
+def test_what_is_broken_in_the_json_is_said_once() -> None:
+    message = post(CHAT, b"{x").error["message"]
+    assert message.startswith("The body is not valid JSON: ")
+    assert "malformed" not in message
+
+
+@pytest.mark.parametrize(
+    ("fields", "entry"),
+    [
+        ({"metadata": {"fine": "x", "a": 1}}, "'metadata.a': expected `str`"),
+        ({"metadata": {"fine": "x", "k" * 65: "x"}}, f"'metadata.{'k' * 64}': expected"),
+        ({"logit_bias": {"5": 1, "abc": 1}}, "'logit_bias.abc': expected `int`"),
+        ({"logit_bias": {"5": 1, "6": 101}}, "'logit_bias.6': expected"),
+    ],
+)
+def test_the_entry_at_fault_is_named(fields: dict[str, Any], entry: str) -> None:
+    error = post(CHAT, chat(**fields)).error
+    assert error["message"].startswith(f"Invalid entry {entry}")
+    assert (error["param"], error["code"]) == (next(iter(fields)), "invalid_value")
+
+
+def test_what_the_engine_refuses_has_a_code() -> None:
+    class Refusing(ScriptedEngine):
+        def check(self, request: GenerateRequest) -> None:
+            raise RequestError("no such token", param="logit_bias")
+
+    error = post(CHAT, chat(logit_bias={"5": 1}), Refusing()).error
+    assert (error["param"], error["code"]) == ("logit_bias", "invalid_value")
 
 
 def test_a_large_body_is_413() -> None:

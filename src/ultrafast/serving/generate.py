@@ -95,4 +95,5 @@ def _wire_names(fields: Mapping[str, str]) -> Iterator[None]:
         if error.status == 400:
             param = error.param or "messages"  # what no field is blamed for is the prompt's
             error.param = fields.get(param, param)
+            error.code = error.code or "invalid_value"
         raise

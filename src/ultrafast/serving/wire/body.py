@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -15,6 +16,8 @@ MAX_BODY = 8 * 1024 * 1024  # bytes; the longest context in use, as text, is a t
 BODY_TIMEOUT_S = 60.0  # for the whole body: a client that sends a byte a minute holds nothing for long
 
 T = TypeVar("T")
+
+_NUM_KEYS_SEARCHED = 1024  # for the one at fault; the longest mapping that is accepted
 
 _AT = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>.*)`$")
 _MISSING = re.compile(r"missing required field `(?P<field>.+?)`")
@@ -54,11 +57,11 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _field_error(str(error)) from None
+        raise _key_error(decoder, body, str(error)) or _field_error(str(error)) from None
     except RecursionError:
         raise RequestError("The JSON body is nested too deeply.") from None
     except ValueError as error:  # malformed, truncated, not UTF-8
-        raise RequestError(f"The body is not valid JSON: {error}.") from None
+        raise RequestError(f"The body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}.") from None
 
 
 def refuse(param: str, message: str) -> RequestError:
@@ -75,6 +78,32 @@ def _too_large() -> RequestError:
     return RequestError(f"The request body is larger than {MAX_BODY // 2**20} MiB.", status=413)
 
 
+def _key_error(decoder: msgspec.json.Decoder[T], body: bytes, problem: str) -> RequestError | None:
+    """The error about one entry of a mapping, with its key, which msgspec does not tell; None for other problems.
+
+    Found by decoding the entries one by one, each as the whole of its mapping.
+    """
+    at = _AT.search(problem)
+    if at is None or not ("`key` in" in at[0] or at["path"].endswith("[...]")):
+        return None
+    field = at["path"].removesuffix("[...]")
+    try:
+        mapping = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
+        entries = msgspec.json.decode(mapping, type=dict[str, msgspec.Raw])
+    except (KeyError, ValueError, RecursionError):  # a field inside another, or what follows it is broken
+        return None
+    for key, value in islice(entries.items(), _NUM_KEYS_SEARCHED):
+        try:
+            decoder.decode(msgspec.json.encode({field: {key: value}}))
+        except msgspec.ValidationError as error:
+            if str(error) == problem:  # not that the other fields are missing
+                name = f"{field}.{key[:64]}"
+                what = problem[: at.start()]
+                message = f"Invalid entry '{name}': {what[0].lower()}{what[1:]}."
+                return RequestError(message, param=field, code="invalid_value")
+    return None
+
+
 def _field_error(problem: str) -> RequestError:
     """msgspec's ``Expected `int`, got `str` - at `$.messages[0].content``` as a `RequestError`."""
     at = _AT.search(problem)
@@ -83,6 +112,6 @@ def _field_error(problem: str) -> RequestError:
     if missing := _MISSING.search(what):
         path = f"{path}.{missing['field']}" if path else missing["field"]
         return RequestError(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
-    path = path.removesuffix("[...]")  # msgspec does not say which key of a mapping
+    path = path.removesuffix("[...]")  # of a mapping whose key was not found
     where = f" for '{path}'" if path else ""
     return RequestError(f"Invalid value{where}: {what[0].lower()}{what[1:]}.", param=path or None, code="invalid_value")
