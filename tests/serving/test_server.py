@@ -89,6 +89,8 @@ def test_a_signal_drains(sig: signal.Signals) -> None:
             rest = "\n".join(lines)
         assert rest.endswith("data: [DONE]\n")
         assert server.wait() == 0
+        assert server.process.stdout is not None
+        assert server.process.stdout.read() == "Draining: 1 running; Ctrl-C again leaves at once\n"
         assert server.process.stderr is not None
         assert server.process.stderr.read() == ""
 

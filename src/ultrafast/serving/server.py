@@ -126,6 +126,9 @@ class Server(uvicorn.Server):
             self.stop()
 
     def _begin_drain(self) -> None:
+        stats = self._engine_loop.stats()
+        if num_open := stats["running"] + stats["waiting"]:
+            print(f"Draining: {num_open} running; Ctrl-C again leaves at once", flush=True)
         self._drain = asyncio.create_task(self._drain_and_stop())
 
     async def _drain_and_stop(self) -> None:
