@@ -62,7 +62,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> TimedEngine:
 
 
 def test_speeds_from_known_timings(engine: TimedEngine) -> None:
-    result = engine_speed.measure(engine, repeats=3)  # type: ignore[arg-type]
+    rounds: list[int] = []
+    result = engine_speed.measure(engine, repeats=3, on_round=rounds.append)  # type: ignore[arg-type]
+    assert rounds == [0, 1, 2, 3]
     assert result.decode.values == pytest.approx((200, 300, 400))
     assert result.bound.values == pytest.approx((400, 600, 1200))
     assert result.share_of_bound == pytest.approx(0.5)  # of 0.5, 0.5 and 0.33: pairs of the same round

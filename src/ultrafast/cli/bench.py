@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -32,7 +33,7 @@ def engine(
 ) -> None:
     """Measure decode and prompt speed.
 
-    The machine's streaming-read limit for the same bytes is measured in the same run and stands beside them.
+    The speed of a plain sequential read of the same bytes is measured in the same run and stands beside them.
 
     Example: ultrafast bench engine --threads 2 --json engine.json
     """
@@ -40,9 +41,12 @@ def engine(
     from ultrafast.cli.progress import ensure_on_disk
     from ultrafast.engine.engine import Engine
 
+    def announce(number: int) -> None:
+        print(f"round {number} of {repeats}" if number else "warming up", file=sys.stderr)
+
     ensure_on_disk(model)
     with Engine(model, threads=threads, isa=isa) as subject:
-        result = engine_speed.measure(subject, repeats=repeats)
+        result = engine_speed.measure(subject, repeats=repeats, on_round=announce)
     print(result.report())
     if json_file:
         json_file.write(result.to_json())

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def info(model: Model = DEFAULT_MODEL, threads: Threads = None, isa: Isa = None, as_json: Json = False) -> None:
     """Show model, machine and the speed to expect.
 
-    The limit is what memory allows: bytes read per token against the streaming-read bandwidth, measured on the spot.
+    The last line is the pace that memory sets: decoding at the speed of a plain sequential read of the same bytes,
+    measured on the spot. Decode comes near it, or above it where a cache keeps a part of the weights.
 
     Example: ultrafast info --json
     """
@@ -78,10 +79,10 @@ def _show(facts: dict[str, Any]) -> None:
         "machine": f"{machine['cpu_model']}, {len(machine['cores'])} physical cores allowed, {quota}",
         "caches": caches or "unknown",
         "memory": f"{_size(machine['memory_bytes'])} available",
-        "engine": f"{engine['isa']} ({_others(engine)}), {engine['threads']} threads, {engine['num_pinned']} pinned",
+        "engine": f"{engine['isa']} ({_others(engine)}), {_threads(engine)}, {engine['num_pinned']} pinned",
         "limit": (
-            f"{limit['bound_tokens_per_s']:,.0f} tokens/s: {model['bytes_per_token'] / 1e6:,.1f} MB read per token, "
-            f"{limit['read_bytes_per_s'] / 1e9:,.1f} GB/s measured just now"
+            f"about {limit['bound_tokens_per_s']:,.0f} tokens/s: {model['bytes_per_token'] / 1e6:,.1f} MB "
+            f"read per token, {limit['read_bytes_per_s'] / 1e9:,.1f} GB/s measured just now"
         ),
     }
     for name, text in rows.items():
@@ -92,6 +93,10 @@ def _others(engine: dict[str, Any]) -> str:
     supported = engine["isas_supported"]
     missing = [name for name in engine["isas_available"] if name not in supported]
     return f"runs here: {', '.join(supported)}" + (f"; does not: {', '.join(missing)}" if missing else "")
+
+
+def _threads(engine: dict[str, Any]) -> str:
+    return f"{engine['threads']} thread{'s' * (engine['threads'] != 1)}"
 
 
 def _size(count: int) -> str:
