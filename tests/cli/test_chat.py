@@ -89,6 +89,26 @@ def test_reset_forgets_all_but_the_system_message(monkeypatch: pytest.MonkeyPatc
     assert [message["content"] for message in messages] == ["Be brief.", "Two?"]
 
 
+def test_an_unknown_command_is_not_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = conversation()
+    type_in(monkeypatch, "/help me")
+    chat._converse(talk, "name")
+    assert talk.messages == []
+    assert "no command /help; there are /reset" in capsys.readouterr().err
+
+
+def test_an_interrupt_at_the_prompt_ends_the_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(prompt: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        chat._converse(conversation(), "name")
+    assert capsys.readouterr().out == "\n"
+
+
 def test_speed_leaves_out_the_first_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([10.0, 10.25, 10.5, 11.25])
     monkeypatch.setattr(chat.time, "perf_counter", lambda: next(moments))

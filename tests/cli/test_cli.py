@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ultrafast import __version__
+
 COMMANDS = ("serve", "chat", "generate", "models", "pull", "info", "bench", "bench engine")
 HEAVY = ("numpy", "tokenizers", "starlette", "uvicorn", "huggingface_hub", "jinja2", "msgspec", "rich", "httpx")
 PROGRAM = [sys.executable, "-c", "from ultrafast.cli.main import main; main()"]
@@ -68,6 +70,19 @@ def test_wrong_usage(arguments: str, says: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"ultrafast {__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [("chat", " "), ("chat",)])
+def test_an_empty_question_is_wrong_usage(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = run(*arguments, cache=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ultrafast: error: the question is empty")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "command", ["pull {}", "info --model {}", "chat hi --model {}", "generate hi --model {}", "bench engine --model {}"]
 )
@@ -117,6 +132,30 @@ def test_generate(tiny_model_path: Path) -> None:
     assert run(*arguments, "ho").stdout != answer["text"] + "\n"
 
 
+def test_instruction_set_and_context_are_honoured(tiny_model_path: Path) -> None:
+    for command in ("chat", "generate"):
+        arguments = (command, "hi", "--model", str(tiny_model_path), "--max-tokens", "9")
+        assert "isa='mmx'" in run(*arguments, "--isa", "mmx").stderr
+        assert "context" in run(*arguments, "--context", "8").stderr
+
+
+def test_a_text_cut_short_ends_its_line(tiny_model_path: Path) -> None:
+    script = (
+        "import signal\n"
+        "from ultrafast.cli.main import main\n"
+        "from ultrafast.engine.engine import Engine\n"
+        "from ultrafast.types import TokenDelta\n"
+        "def stream(*_, **__):\n"
+        "    yield TokenDelta('Once upon', (1,))\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "Engine.stream = stream\n"
+        "main()\n"
+    )
+    arguments = ("generate", "hi", "--model", str(tiny_model_path))
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "Once upon\n")
+
+
 def test_chat_once(tiny_model_path: Path) -> None:
     arguments = ("chat", "--model", str(tiny_model_path), "--max-tokens", "5")
     asked, piped = run(*arguments, "hi"), run(*arguments, stdin="hi")
@@ -135,7 +174,8 @@ def test_info(tiny_model_path: Path) -> None:
     assert facts["model"]["path"] == str(tiny_model_path)
     limit = facts["limit"]
     assert limit["bound_tokens_per_s"] == limit["read_bytes_per_s"] / facts["model"]["bytes_per_token"] > 0
-    shown = run("info", "--model", str(tiny_model_path)).stdout
+    shown = run("info", "--model", str(tiny_model_path), "--threads", "1").stdout
+    assert ", 1 thread, " in shown
     rows = ["model", "file", "shape", "context", "machine", "caches", "memory", "engine", "limit"]
     assert [line.split()[0] for line in shown.splitlines()] == rows
 
@@ -145,6 +185,7 @@ def test_bench_engine(tiny_model_path: Path, tmp_path: Path) -> None:
     done = run("bench", "engine", "--model", str(tiny_model_path), "--repeats", "1", "--json", str(file))
     assert done.returncode == 0
     assert "of the read limit" in done.stdout
+    assert done.stderr == "warming up\nround 1 of 1\n"
     assert json.loads(file.read_text())["summary"]["decode_tokens_per_s"] > 0
     refused = run("bench", "engine", "--model", str(tiny_model_path), "--json", str(tmp_path / "no" / "x.json"))
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ultrafast.cli.options import DEFAULT_MODEL, MaxTokens, Model, Seed, Temperature, Threads
+from ultrafast.cli.options import DEFAULT_MODEL, Context, Isa, MaxTokens, Model, Seed, Temperature, Threads
 from ultrafast.errors import RequestError
 
 if TYPE_CHECKING:
     from ultrafast.engine.engine import Engine
+
+_COMMANDS = "/reset (forgets what was said), /quit (leaves)"
 
 
 def chat(
@@ -25,6 +27,8 @@ def chat(
     temperature: Temperature = 0.0,
     seed: Seed = 0,
     threads: Threads = None,
+    isa: Isa = None,
+    context: Context = None,
 ) -> None:
     """Talk to a model, or ask it one question.
 
@@ -37,8 +41,11 @@ def chat(
 
     if question is None and not sys.stdin.isatty():
         question = sys.stdin.read()
+    if question is not None and not question.strip():
+        print("ultrafast: error: the question is empty; give one, or run in a terminal to talk", file=sys.stderr)
+        raise typer.Exit(2)
     ensure_on_disk(model)
-    with Engine(model, threads=threads) as engine:
+    with Engine(model, threads=threads, isa=isa, context=context) as engine:
         conversation = Conversation(engine, system, max_tokens=max_tokens, temperature=temperature, seed=seed)
         if question is None:
             _converse(conversation, engine.model_id)
@@ -95,17 +102,22 @@ class Speed:
 def _converse(conversation: Conversation, name: str) -> None:
     import readline  # noqa: F401 - gives input() line editing and history
 
-    print(f"{name}: /reset forgets, /quit leaves", file=sys.stderr)
+    print(f"{name}: {_COMMANDS}", file=sys.stderr)
     while True:
         try:
             line = input("> ").strip()
         except EOFError:
             print()
             return
+        except KeyboardInterrupt:
+            print()  # what comes next in the terminal starts on its own line
+            raise
         if line == "/quit":
             return
         if line == "/reset":
             conversation.messages = []
+        elif line.startswith("/"):
+            print(f"no command {line.split()[0]}; there are {_COMMANDS}", file=sys.stderr)
         elif line:
             try:
                 conversation.ask(line)

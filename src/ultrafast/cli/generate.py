@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ultrafast.cli.options import DEFAULT_MODEL, Json, MaxTokens, Model, Seed, Temperature, Threads
+from ultrafast.cli.options import DEFAULT_MODEL, Context, Isa, Json, Model, Seed, Temperature, Threads
 
 if TYPE_CHECKING:
     from ultrafast.types import Output
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 def generate(
     prompt: Annotated[str, typer.Argument(help="The text to continue; - reads it from stdin.")],
     model: Model = DEFAULT_MODEL,
-    max_tokens: MaxTokens = 128,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Stop after so many tokens.")] = 128,
     temperature: Temperature = 0.0,
     seed: Seed = 0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
     threads: Threads = None,
+    isa: Isa = None,
+    context: Context = None,
     as_json: Json = False,
 ) -> None:
     """Continue a text, as it is.
@@ -35,12 +37,16 @@ def generate(
     text = sys.stdin.read() if prompt == "-" else prompt
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     ensure_on_disk(model)
-    with Engine(model, threads=threads) as engine:
+    with Engine(model, threads=threads, isa=isa, context=context) as engine:
         if as_json:
             _print_json(engine.generate(text, stop=tuple(stop or ()), **sampling))
             return
-        for delta in engine.stream(text, stop=tuple(stop or ()), **sampling):
-            print(delta.text, end="", flush=True)
+        try:
+            for delta in engine.stream(text, stop=tuple(stop or ()), **sampling):
+                print(delta.text, end="", flush=True)
+        except KeyboardInterrupt:
+            print()
+            raise
         print()
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from ultrafast import __version__
 from ultrafast.cli import bench, chat, generate, info, models, pull, serve
 from ultrafast.errors import UltrafastError
 
@@ -24,6 +26,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ultrafast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """What comes before the subcommand; described by ``app`` itself."""
+
+
 for command in (serve.serve, chat.chat, generate.generate, models.models, pull.pull, info.info):
     app.command()(command)
 app.add_typer(bench.app, name="bench")

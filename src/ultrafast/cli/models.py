@@ -35,4 +35,4 @@ def models(as_json: Json = False) -> None:
         where = row["path"] or f"not on disk; get it with: ultrafast pull {row['name']}"
         print(f"{row['name']:{width}}  {row['size_bytes'] / 1e6:9,.1f} MB  {where}")
         if row["description"]:
-            print(f"{'':{width}}  {row['description']} ({row['licence']})")
+            print(f"{'':{width + len('  123,456.7 MB  ')}}{row['description']} ({row['licence']})")

@@ -10,7 +10,14 @@ DEFAULT_MODEL = "smollm2-135m"
 
 Model = Annotated[str, typer.Option(help="Model: a known name, a path, or hf:ORG/REPO[/FILE].")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Worker threads; default: one per physical core allowed.")]
-Isa = Annotated[str | None, typer.Option(help="Instruction set; default: the best this processor has.")]
+Isa = Annotated[
+    str | None,
+    typer.Option(
+        help="Instruction set: avx512vnni, avx2, scalar or reference (plain fp32); "
+        "default: ULTRAFAST_ISA, else the best this processor has."
+    ),
+]
+Context = Annotated[int | None, typer.Option(min=1, help="Context limit in tokens; default: the model's.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Stop after so many tokens; default: the context limit.")]
 Temperature = Annotated[float, typer.Option(min=0.0, max=2.0, help="0 takes the most likely token every time.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ultrafast.cli.options import DEFAULT_MODEL, Isa, Model, Threads
+from ultrafast.cli.options import DEFAULT_MODEL, Context, Isa, Model, Threads
 
 
 def serve(
@@ -16,7 +16,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     threads: Threads = None,
     isa: Isa = None,
-    context: Annotated[int | None, typer.Option(min=1, help="Context limit in tokens; default: the model's.")] = None,
+    context: Context = None,
 ) -> None:
     """Serve a model over the OpenAI API (Chat Completions and Responses).
 
