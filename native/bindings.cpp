@@ -35,13 +35,15 @@ void require(bool condition, const std::string& what) {
   if (!condition) throw std::invalid_argument(what);
 }
 
-FileTensor checked_tensor(const std::string& name, int type, int64_t rows, int64_t cols, const Bytes& data) {
+FileTensor checked_tensor(const std::string& name, int type, int64_t rows, int64_t cols) {
   require(is_supported_type(type), name + ": unsupported tensor type");
   require(rows > 0 && cols > 0 && rows <= INT32_MAX && cols <= INT32_MAX, name + ": bad shape");
-  const bool blocked = is_quantized(tile_kind(type));
-  require(!blocked || cols % kBlock == 0, name + ": columns are not a multiple of 32");
-  require(data.size() == static_cast<size_t>(rows) * file_row_bytes(type, static_cast<int>(cols)), name + ": wrong number of bytes");
-  return {type, static_cast<int>(rows), static_cast<int>(cols), data.data()};
+  require(!is_quantized(tile_kind(type)) || cols % kBlock == 0, name + ": columns are not a multiple of 32");
+  FileTensor tensor;
+  tensor.type = type;
+  tensor.rows = static_cast<int>(rows);
+  tensor.cols = static_cast<int>(cols);
+  return tensor;
 }
 
 void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
@@ -80,17 +82,22 @@ void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
 // A loaded model with its KV blocks and decoder.
 class Model {
  public:
-  using TensorArgs = std::vector<std::tuple<std::string, int, int64_t, int64_t, Bytes>>;
+  using TensorArgs = std::vector<std::tuple<std::string, int, int64_t, int64_t, int64_t>>;  // name, type, rows, cols, offset
 
-  Model(ModelConfig config, const TensorArgs& tensor_args, const std::string& isa, std::vector<int> cpus, int num_blocks, int max_rows,
-        int max_logits, int max_context)
+  Model(ModelConfig config, int fd, const TensorArgs& tensor_args, const std::string& isa, std::vector<int> cpus, int num_blocks,
+        int max_rows, int max_logits, int max_context)
       : vocab_size_(config.vocab_size), num_blocks_(num_blocks), max_logits_(max_logits), max_context_(max_context) {
     const bool reference = isa == "reference";
     const KernelTable* kernels = reference ? &kernel_table_scalar : find_kernels(isa);
     require(kernels != nullptr, "instruction set not supported: " + isa);
     require(!cpus.empty() && num_blocks > 0 && max_rows > 0 && max_logits > 0 && max_context > 0, "bad limits");
     FileTensors tensors;
-    for (const auto& [name, type, rows, cols, data] : tensor_args) tensors[name] = checked_tensor(name, type, rows, cols, data);
+    for (const auto& [name, type, rows, cols, offset] : tensor_args) {
+      FileTensor& tensor = tensors[name] = checked_tensor(name, type, rows, cols);
+      require(offset >= 0, name + ": bad offset");
+      tensor.fd = fd;
+      tensor.offset = offset;
+    }
     check_shapes(config, tensors);
     nb::gil_scoped_release release;
     workers_ = std::make_unique<Workers>(cpus);
@@ -156,13 +163,17 @@ class Model {
 };
 
 FloatMatrix dequantize(int type, int64_t rows, int64_t cols, const Bytes& data, bool through_tiles) {
-  const FileTensor tensor = checked_tensor("tensor", type, rows, cols, data);
+  FileTensor tensor = checked_tensor("tensor", type, rows, cols);
+  require(data.size() == static_cast<size_t>(rows) * file_row_bytes(type, tensor.cols), "wrong number of bytes");
+  tensor.data = data.data();
   FloatMatrix out = new_matrix(static_cast<size_t>(rows), static_cast<size_t>(cols));
   std::vector<uint8_t> tiles(group_bytes(tile_kind(type), tensor.cols));
   for (int r = 0; r < tensor.rows; ++r) {
     float* row = out.data() + static_cast<size_t>(r) * static_cast<size_t>(cols);
     if (through_tiles) {
-      if (r % kLanes == 0) repack_group(type, tensor.data, tensor.rows, tensor.cols, r / kLanes, tiles.data());
+      if (r % kLanes == 0)
+        repack_rows(type, tensor.data + static_cast<size_t>(r) * file_row_bytes(type, tensor.cols), std::min(kLanes, tensor.rows - r),
+                    tensor.cols, tiles.data());
       dequantize_tile_row(tile_kind(type), tiles.data(), tensor.cols, r % kLanes, row);
     } else {
       dequantize_row(type, tensor.data + static_cast<size_t>(r) * file_row_bytes(type, tensor.cols), tensor.cols, row);
@@ -238,7 +249,7 @@ NB_MODULE(_native, m) {
       });
 
   nb::class_<Model>(m, "Model")
-      .def(nb::init<ModelConfig, const Model::TensorArgs&, const std::string&, std::vector<int>, int, int, int, int>(), "config"_a,
+      .def(nb::init<ModelConfig, int, const Model::TensorArgs&, const std::string&, std::vector<int>, int, int, int, int>(), "config"_a, "fd"_a,
            "tensors"_a, nb::kw_only(), "isa"_a, "cpus"_a, "num_blocks"_a, "max_rows"_a, "max_logits"_a, "max_context"_a)
       .def("run", &Model::run, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a)
       .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)

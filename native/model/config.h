@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,22 @@ struct ModelConfig {
   int padded_dim() const { return (head_dim + 15) / 16 * 16; }
 };
 
-// A tensor as it lies in the model file: rows x cols, row-major, in one of the file's types.
+// A tensor as it lies in the model file: rows x cols, row-major, in one of the file's types. Its bytes are in memory at
+// `data`, or, where that is null, in the open file `fd` from `offset` on. Files are read rather than mapped, because a
+// mapping of a file that somebody truncates meanwhile kills the process.
 struct FileTensor {
   int type;  // ggml type id
   int rows;
   int cols;
-  const uint8_t* data;
+  const uint8_t* data = nullptr;
+  int fd = -1;
+  int64_t offset = 0;
 };
+// The file is shorter than it was, or can no longer be read.
+struct FileEnded : std::out_of_range {
+  FileEnded() : std::out_of_range("the file ended early") {}
+};
+
 using FileTensors = std::map<std::string, FileTensor>;
 
 }  // namespace ultrafast

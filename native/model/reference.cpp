@@ -1,6 +1,7 @@
 #include "model/reference.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <string>
 
@@ -94,14 +95,22 @@ ReferenceForward::ReferenceForward(const ModelConfig& config, const FileTensors&
   size(gate_, config.intermediate_size);
   size(up_, config.intermediate_size);
   logits_.resize(static_cast<size_t>(max_logits) * config.vocab_size);
+  std::atomic<bool> complete{true};
   workers.run([&](const Worker& worker) {
+    std::vector<uint8_t> scratch;
     for (const Item& item : plan) {
       const FileTensor& source = *item.source;
-      const size_t row_bytes = file_row_bytes(source.type, source.cols);
-      for (int64_t r = worker.first(source.rows); r < worker.last(source.rows); ++r)
-        dequantize_row(source.type, source.data + r * row_bytes, source.cols, item.values->data() + r * source.cols);
+      for (auto r = static_cast<int>(worker.first(source.rows)); r < worker.last(source.rows); ++r) {
+        const uint8_t* row = read_rows(source, r, 1, scratch);
+        if (row == nullptr) {
+          complete = false;
+          return;
+        }
+        dequantize_row(source.type, row, source.cols, item.values->data() + static_cast<size_t>(r) * source.cols);
+      }
     }
   });
+  if (!complete) throw FileEnded();
 }
 
 void ReferenceForward::matmul(const Worker& worker, const Dense& m, const std::vector<float>& x, int tokens, std::vector<float>& out,

@@ -1,5 +1,8 @@
 #include "model/tiles.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
 
 #include "kernels/f16.h"
@@ -83,11 +86,23 @@ size_t file_row_bytes(int type, int cols) {
   }
 }
 
-void repack_group(int type, const uint8_t* data, int rows, int cols, int group, uint8_t* tiles) {
-  const int first = group * kLanes;
-  if (first + kLanes > rows) std::memset(tiles, 0, group_bytes(tile_kind(type), cols));
-  for (int lane = 0; lane < kLanes && first + lane < rows; ++lane)
-    repack_row(type, data + static_cast<size_t>(first + lane) * file_row_bytes(type, cols), cols, lane, tiles);
+const uint8_t* read_rows(const FileTensor& tensor, int first, int count, std::vector<uint8_t>& scratch) {
+  const size_t row_bytes = file_row_bytes(tensor.type, tensor.cols);
+  const size_t start = row_bytes * static_cast<size_t>(first), size = row_bytes * static_cast<size_t>(count);
+  if (tensor.data != nullptr) return tensor.data + start;
+  scratch.resize(size);
+  for (size_t done = 0; done < size;) {
+    const ssize_t got = pread(tensor.fd, scratch.data() + done, size - done, tensor.offset + static_cast<int64_t>(start + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return nullptr;
+    done += static_cast<size_t>(got);
+  }
+  return scratch.data();
+}
+
+void repack_rows(int type, const uint8_t* data, int rows, int cols, uint8_t* tiles) {
+  if (rows < kLanes) std::memset(tiles, 0, group_bytes(tile_kind(type), cols));
+  for (int lane = 0; lane < rows; ++lane) repack_row(type, data + static_cast<size_t>(lane) * file_row_bytes(type, cols), cols, lane, tiles);
 }
 
 void dequantize_tile_row(TileKind kind, const uint8_t* tiles, int cols, int lane, float* out) {

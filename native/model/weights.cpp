@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "model/tiles.h"
@@ -35,8 +36,11 @@ void split(const std::vector<Matrix*>& fused, int unit, int num_workers) {
 }
 
 std::vector<float> vector_of(const FileTensor& tensor) {
-  std::vector<float> values(static_cast<size_t>(tensor.rows) * tensor.cols);
-  dequantize_row(tensor.type, tensor.data, tensor.rows * tensor.cols, values.data());
+  std::vector<float> values(static_cast<size_t>(tensor.cols));
+  std::vector<uint8_t> scratch;
+  const uint8_t* row = read_rows(tensor, 0, 1, scratch);
+  if (row == nullptr) throw FileEnded();
+  dequantize_row(tensor.type, row, tensor.cols, values.data());
   return values;
 }
 
@@ -111,15 +115,25 @@ Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers&
       next += static_cast<size_t>(part.last_group - part.first_group) * group_bytes(item.matrix->kind, item.matrix->cols);
     }
   }
+  std::atomic<bool> complete{true};
   workers.run([&](const Worker& worker) {
     uint8_t* next = arenas_[static_cast<size_t>(worker.index)].data();
+    std::vector<uint8_t> scratch;
     for (const Repack& item : plan) {
       const Matrix& matrix = *item.matrix;
       const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
-      for (int g = part.first_group; g < part.last_group; ++g, next += group_bytes(matrix.kind, matrix.cols))
-        repack_group(item.source->type, item.source->data, matrix.rows, matrix.cols, g, next);
+      for (int g = part.first_group; g < part.last_group; ++g, next += group_bytes(matrix.kind, matrix.cols)) {
+        const int first = g * kLanes, count = std::min(kLanes, matrix.rows - first);
+        const uint8_t* rows = read_rows(*item.source, first, count, scratch);
+        if (rows == nullptr) {
+          complete = false;
+          return;
+        }
+        repack_rows(item.source->type, rows, count, matrix.cols, next);
+      }
     }
   });
+  if (!complete) throw FileEnded();
 }
 
 }  // namespace ultrafast

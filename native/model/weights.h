@@ -34,7 +34,7 @@ struct LayerWeights {
 
 class Weights {
  public:
-  // Repacks on the workers, each its own share. `tensors` is only read during the call.
+  // Repacks on the workers, each its own share. `tensors` is only read during the call. Throws FileEnded, std::bad_alloc.
   Weights(const ModelConfig& config, const FileTensors& tensors, Workers& workers);
 
   const Matrix& embedding() const { return embedding_; }

@@ -20,7 +20,7 @@ struct Tiles {
         data(static_cast<size_t>(groups) * group_bytes(kind, cols) / 4, slack) {  // in words: tiles are aligned to four bytes
     const int rows = groups * kLanes;
     const std::vector<uint8_t> file = random_tensor(type, rows, cols, 1.0f, random, quants);
-    for (int g = 0; g < groups; ++g) repack_group(type, file.data(), rows, cols, g, bytes() + static_cast<size_t>(g) * group_bytes(kind, cols));
+    for (int g = 0; g < groups; ++g) repack_rows(type, file.data() + static_cast<size_t>(g) * kLanes * file_row_bytes(type, cols), std::min(kLanes, rows - g * kLanes), cols, bytes() + static_cast<size_t>(g) * group_bytes(kind, cols));
   }
   uint8_t* bytes() const { return reinterpret_cast<uint8_t*>(data.data()); }
 

@@ -1,4 +1,8 @@
 // Repacking loses nothing.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "tests/check.h"
@@ -19,7 +23,8 @@ TEST(kernels, tiles_hold_exactly_the_values_of_the_file) {
         std::vector<float> want(static_cast<size_t>(cols)), got(want);
         for (int g = 0; g < groups; ++g) {
           std::memset(tiles.data(), 0xa5, tiles.size());
-          repack_group(type, file.data(), rows, cols, g, tiles.data());
+          repack_rows(type, file.data() + static_cast<size_t>(g) * kLanes * file_row_bytes(type, cols), std::min(kLanes, rows - g * kLanes), cols,
+                      tiles.data());
           for (int lane = 0; lane < kLanes; ++lane) {
             const int row = g * kLanes + lane;
             dequantize_tile_row(tile_kind(type), tiles.data(), cols, lane, got.data());
@@ -29,6 +34,26 @@ TEST(kernels, tiles_hold_exactly_the_values_of_the_file) {
           }
         }
       }
+}
+
+TEST(kernels, rows_are_read_from_an_open_file_until_it_ends) {
+  std::FILE* file = std::tmpfile();
+  const std::vector<uint8_t> bytes = {9, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8};  // three of something else, then 2 x 2 halves
+  std::fwrite(bytes.data(), 1, bytes.size(), file);
+  std::fflush(file);
+  FileTensor tensor{kFileF16, 2, 2};
+  tensor.fd = fileno(file);
+  tensor.offset = 3;
+  std::vector<uint8_t> scratch;
+  const uint8_t* rows = read_rows(tensor, 0, 2, scratch);
+  CHECK(rows != nullptr && std::equal(rows, rows + 8, bytes.data() + 3));
+  rows = read_rows(tensor, 1, 1, scratch);
+  CHECK(rows != nullptr && std::equal(rows, rows + 4, bytes.data() + 7));
+  CHECK(ftruncate(tensor.fd, 10) == 0);
+  CHECK(read_rows(tensor, 0, 1, scratch) != nullptr);
+  CHECK(read_rows(tensor, 1, 1, scratch) == nullptr);
+  std::fclose(file);
+  CHECK(read_rows(tensor, 0, 1, scratch) == nullptr);
 }
 
 // One block by hand: scale 0.5, quants counting up, as the format documents them.

@@ -15,7 +15,7 @@ TinyModel::TinyModel(const TinyShape& shape, uint64_t seed)
   size_t next_type = 0;
   const auto add = [&](const std::string& name, int type, int rows, int cols, float size) {
     storage_.push_back(random_tensor(type, rows, cols, size, random));
-    tensors[name] = {type, rows, cols, storage_.back().data()};
+    tensors[name] = {type, rows, cols, storage_.back().data(), -1, 0};
   };
   const auto matrix = [&](const std::string& name, int rows, int cols) {
     add(name, shape.types[next_type++ % shape.types.size()], rows, cols, 1.5f / std::sqrt(static_cast<float>(cols)));

@@ -61,7 +61,8 @@ class Model:
     def __init__(
         self,
         config: ModelConfig,
-        tensors: list[tuple[str, int, int, int, npt.NDArray[np.uint8]]],
+        fd: int,
+        tensors: list[tuple[str, int, int, int, int]],
         *,
         isa: str,
         cpus: list[int],

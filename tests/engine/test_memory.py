@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,9 +20,9 @@ from support.tiny import write_tiny_model
 from ultrafast import Engine, _native
 from ultrafast.engine import engine as engine_module
 from ultrafast.engine.memory import kv_block_bytes, plan_kv_blocks, weight_bytes
-from ultrafast.engine.native import KV_BLOCK, REFERENCE, dequantize
+from ultrafast.engine.native import KV_BLOCK, REFERENCE, NativeModel, dequantize
 from ultrafast.engine.sequence import Sequence
-from ultrafast.errors import ResourceError
+from ultrafast.errors import ModelFileError, ResourceError
 from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.types import GenerateRequest, SamplingParams
@@ -163,7 +165,7 @@ def test_a_tensor_of_the_wrong_size_is_refused(rows: int, cols: int, size: int) 
 _STARVED = """
 import resource, sys
 from ultrafast import Engine
-from ultrafast.errors import ResourceError
+from ultrafast.errors import ModelFileError, ResourceError
 Engine(sys.argv[1], threads=1).close()
 used = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmSize"))
 resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[2]), -1))
@@ -183,3 +185,21 @@ def test_an_address_space_that_ends_is_told(tmp_path: Path, room: int, threads: 
     assert answer.returncode == 0, answer.stderr
     assert "the system refused" in answer.stdout
     assert answer.stderr == ""
+
+
+@pytest.mark.parametrize("isa", ["scalar", REFERENCE])
+@pytest.mark.parametrize("keep", [0.99, 0.5, 0.0])
+def test_a_file_cut_while_it_is_loaded_is_an_error(
+    tiny_model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isa: str, keep: float
+) -> None:
+    path = tmp_path / "model.gguf"
+    shutil.copy(tiny_model_path, path)
+
+    class CutFirst(NativeModel):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            os.truncate(path, int(path.stat().st_size * keep))
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr("ultrafast.engine.engine.NativeModel", CutFirst)
+    with pytest.raises(ModelFileError, match="became shorter while it was read"):
+        Engine(path, isa=isa)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ultrafast import _native
 from ultrafast.engine import topology
-from ultrafast.errors import IsaError, ResourceError
+from ultrafast.errors import IsaError, ModelFileError, ResourceError
 from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.types import FinishReason, SamplingParams
@@ -151,12 +151,13 @@ class NativeModel:
             rope_inv_freq=list(shape.rope_inv_freq),
         )
         tensors = [
-            (name, int(file.tensors[name].type), rows, cols, file.data(name))
+            (name, int(file.tensors[name].type), rows, cols, file.tensors[name].offset)
             for name, rows, cols in shape.tensor_names()
         ]
         try:
             self._model = _native.Model(
                 config,
+                file.fileno(),
                 tensors,
                 isa=isa,
                 cpus=cpus,
@@ -165,6 +166,8 @@ class NativeModel:
                 max_logits=max_logits,
                 max_context=max_context,
             )
+        except IndexError:
+            raise ModelFileError(file.path, "became shorter while it was read; has somebody replaced it?") from None
         except MemoryError:
             raise ResourceError(
                 f"the system refused the memory for {file.path} with a context of {max_context} tokens; "

@@ -72,9 +72,10 @@ class GgufFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self._map: mmap.mmap | None = _map_file(self.path)
+        self._fd, mapped = _map_file(self.path)
+        self._map: mmap.mmap | None = mapped
         try:
-            cursor = _Cursor(self.path, self._map)
+            cursor = _Cursor(self.path, mapped)
             self.version: int = _read_version(cursor)
             self.metadata: dict[str, Any] = {}
             self.tensors: dict[str, TensorInfo] = {}
@@ -95,10 +96,17 @@ class GgufFile:
         tensor = self.tensors[name]
         return np.frombuffer(self._map, np.uint8, tensor.nbytes, tensor.offset)
 
+    def fileno(self) -> int:
+        """The open file, for reading at offsets. Valid until `close`."""
+        if self._map is None:
+            raise ValueError(f"{self.path} is closed")
+        return self._fd
+
     def close(self) -> None:
-        """Unmap the file; as long as an array from `data` lives, its pages stay mapped."""
+        """Close and unmap the file; as long as an array from `data` lives, its pages stay mapped."""
         mapped, self._map = self._map, None
         if mapped is not None:
+            os.close(self._fd)
             with contextlib.suppress(BufferError):  # arrays that still use the mapping own it now
                 mapped.close()
 
@@ -265,7 +273,7 @@ class _Cursor:
         return int(number)
 
 
-def _map_file(path: str) -> mmap.mmap:
+def _map_file(path: str) -> tuple[int, mmap.mmap]:
     # Without O_NONBLOCK, opening a FIFO would wait for somebody to write to it.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -280,11 +288,13 @@ def _map_file(path: str) -> mmap.mmap:
             raise ModelFileError(path, "is not a regular file")
         if status.st_size == 0:
             raise ModelFileError(path, "is empty")
-        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+        return fd, mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        raise ModelFileError(path, f"cannot be mapped: {error.strerror or error}") from error
-    finally:
         os.close(fd)
+        raise ModelFileError(path, f"cannot be mapped: {error.strerror or error}") from error
+    except ModelFileError:
+        os.close(fd)
+        raise
 
 
 def _read_version(cursor: _Cursor) -> int:
