@@ -164,7 +164,7 @@ class Model {
 
 FloatMatrix dequantize(int type, int64_t rows, int64_t cols, const Bytes& data, bool through_tiles) {
   FileTensor tensor = checked_tensor("tensor", type, rows, cols);
-  require(data.size() == static_cast<size_t>(rows) * file_row_bytes(type, tensor.cols), "wrong number of bytes");
+  require(data.size() == static_cast<size_t>(rows) * file_row_bytes(type, tensor.cols), "tensor: wrong number of bytes");
   tensor.data = data.data();
   FloatMatrix out = new_matrix(static_cast<size_t>(rows), static_cast<size_t>(cols));
   std::vector<uint8_t> tiles(group_bytes(tile_kind(type), tensor.cols));
