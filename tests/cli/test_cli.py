@@ -111,7 +111,7 @@ def test_models_on_an_empty_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
-    [("--max-tokens 100000", "context"), ("--stop ''", "stop"), ("--threads 9999", "threads")],
+    [("--max-tokens 100000", "context"), ("--stop ''", "stop")],
 )
 def test_requests_are_refused_in_one_line(arguments: str, problem: str, tiny_model_path: Path) -> None:
     done = run("generate", "hi", "--model", str(tiny_model_path), *shlex.split(arguments))
@@ -214,3 +214,10 @@ def test_interrupt_has_no_traceback() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, "chat"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_more_threads_than_cores_get_a_warning(tiny_model_path: Path) -> None:
+    for threads, warned in (("1", False), ("200", True)):
+        done = run("generate", "hello", "--model", str(tiny_model_path), "--threads", threads, "--max-tokens", "1")
+        assert done.returncode == 0
+        assert ("200 threads on" in done.stderr) is warned
