@@ -5,39 +5,42 @@ import pytest
 from ultrafast.engine.pace import PrefillPace
 
 
-def learned(seconds_per_row: float, fixed_s: float = 0.0) -> int:
-    pace = PrefillPace(0, 512)
-    for _ in range(50):
+def run(pace: PrefillPace, seconds_per_row: float, fixed_s: float = 0.0, steps: int = 50) -> int:
+    for _ in range(steps):
         pace.learn(pace.budget, 1, fixed_s + seconds_per_row * pace.budget)
     return pace.budget
 
 
-def test_steps_stay_short() -> None:
-    assert learned(0.001) == pytest.approx(50, abs=1)
-    assert learned(0.0005) == pytest.approx(100, abs=2)
+@pytest.mark.parametrize(
+    ("seconds_per_row", "fixed_s", "rows"), [(0.001, 0, 50), (0.0005, 0.005, 90), (0.002, 0.01, 20)]
+)
+def test_steps_take_the_time_they_may(seconds_per_row: float, fixed_s: float, rows: int) -> None:
+    assert run(PrefillPace(0, 512), seconds_per_row, fixed_s) == pytest.approx(rows, abs=2)
 
 
 def test_bounds() -> None:
-    assert learned(1e-6) == 512
-    assert learned(1.0) == 16
+    assert run(PrefillPace(0, 512), 1e-6) == 512
+    assert run(PrefillPace(0, 512), 1.0) == 8
 
 
-def test_a_fixed_cost_per_step_does_not_talk_the_budget_down_for_ever() -> None:
-    assert learned(0.001, fixed_s=0.05) >= 16
-
-
-def test_a_slow_moment_is_forgotten() -> None:
+def test_a_slow_time_is_forgotten() -> None:
     pace = PrefillPace(0, 512)
-    pace.learn(32, 1, 10.0)
+    assert run(pace, 0.01, fixed_s=0.1) == 8
+    assert run(pace, 0.0005) == pytest.approx(100, abs=2)
+
+
+def test_several_steps_in_a_burst_are_several_steps() -> None:
+    pace = PrefillPace(0, 512)
     for _ in range(50):
-        pace.learn(pace.budget, 1, 0.0005 * pace.budget)
-    assert pace.budget == pytest.approx(100, abs=2)
+        pace.learn(3 * pace.budget, 3, 3 * 0.001 * pace.budget)
+    assert pace.budget == pytest.approx(50, abs=2)
 
 
-def test_decoding_says_nothing_about_prefill() -> None:
+@pytest.mark.parametrize("rows", [0, 3, 15])
+def test_what_is_not_a_full_step_says_nothing(rows: int) -> None:
     pace = PrefillPace(0, 512)
     before = pace.budget
-    pace.learn(3, 1, 10.0)
+    pace.learn(rows, 1, 10.0)
     assert pace.budget == before
 
 

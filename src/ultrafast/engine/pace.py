@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-_STEP_S = 0.05  # a running stream waits at most about this long for a step that carries others' prompts
-# Every step reads all weights, whatever its tokens: below about this many, halving the chunk hardly shortens the step
-# but doubles their number, and a slow moment would talk the budget down for good.
-_SMALLEST = 16
+_STEP_S = 0.05  # a running stream, or a cancel, waits about this long for a step that carries others' prompts
+_SMALLEST = 8  # every step reads all weights, whatever its tokens: with fewer, that is most of the work
+_START = 32
 
 
 class PrefillPace:
-    """Learns the speed of prefill and gives each step the tokens that fit its time.
+    """Steers the length of steps that carry prompts, by their number of tokens.
+
+    A controller on the time itself: what a token costs grows with its position and with what else the machine does,
+    and a step has a cost of its own, so no model of it stays true.
 
     Args:
-        fixed: prompt tokens per step whatever the speed; 0: learn.
+        fixed: prompt tokens per step whatever their time; 0: steer.
         most: upper bound.
     """
 
     def __init__(self, fixed: int, most: int) -> None:
         self.fixed = fixed
         self._most = most
-        self._row_s = _STEP_S / _SMALLEST
+        self._tokens = float(_START)
 
     @property
     def budget(self) -> int:
         """Prompt tokens for the next step."""
-        return self.fixed or max(_SMALLEST, min(self._most, int(_STEP_S / self._row_s)))
+        return self.fixed or int(self._tokens)
 
     def learn(self, rows: int, steps: int, seconds: float) -> None:
-        """Take note of a burst that computed ``rows`` prompt tokens."""
-        if rows >= _SMALLEST // 2 * steps:  # with fewer, the time is that of decoding
-            self._row_s += 0.3 * (seconds / rows - self._row_s)
+        """Take note of a burst of ``steps`` that computed ``rows`` prompt tokens in ``seconds``."""
+        if rows < self._tokens / 2 * steps:
+            return  # the end of a prompt, or no prompt at all: that says nothing about a full step
+        change = _STEP_S * steps / seconds
+        self._tokens = min(max(self._tokens * min(max(change, 0.5), 1.5), _SMALLEST), self._most)
