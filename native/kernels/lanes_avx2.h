@@ -169,7 +169,7 @@ inline I32 sub_eight_times(I32 x, int32_t sum) {
   return {_mm256_sub_epi32(x.a, s), _mm256_sub_epi32(x.b, s)};
 }
 
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
 }  // namespace
 }  // namespace ultrafast

@@ -124,7 +124,7 @@ inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int bloc
 
 inline I32 sub_eight_times(I32 x, int32_t sum) { return {_mm512_sub_epi32(x.v, _mm512_set1_epi32(8 * sum))}; }
 
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
 }  // namespace
 }  // namespace ultrafast

@@ -21,7 +21,6 @@ struct __m512i { int32_t i[16]; };
 using __mmask16 = uint16_t;
 
 constexpr int _MM_FROUND_TO_NEAREST_INT = 0;
-constexpr int _MM_HINT_T0 = 3;
 
 template <class To, class From>
 inline To emulated_cast(const From& from) {
@@ -69,7 +68,6 @@ inline __m128 _mm_shuffle_ps(__m128 a, __m128 b, int pick) {
   ULTRAFAST_LANES(__m128, f, 4, (i < 2 ? a : b).f[pick >> (2 * i) & 3]);
 }
 inline float _mm_cvtss_f32(__m128 a) { return a.f[0]; }
-inline void _mm_prefetch(const char*, int) {}
 
 // ---- 512 bits: moving ----
 inline __m512 _mm512_loadu_ps(const void* p) { return emulated_load<__m512>(p); }
