@@ -16,7 +16,6 @@ namespace ultrafast {
 constexpr int kLanes = 16;     // output rows of a tile
 constexpr int kBlock = 32;     // inputs of a quantised tile, and of one activation scale
 constexpr int kKvBlock = 64;   // positions of a KV block, and of one attention chunk
-constexpr int kMaxTokensPerPass = 4;  // tokens that share one pass over a tile
 
 // Weight formats in memory. A tile is 16 output rows x 32 inputs; quantised tiles of one row group follow each other.
 //   kQ4_0  256 B nibbles, 16 f16 scales                       weight = scale * (nibble - 8)
@@ -47,7 +46,7 @@ constexpr bool is_quantized(TileKind kind) { return kind <= TileKind::kQ8_0; }
 struct ActRow {
   int8_t* hi;         // [cols]
   int8_t* lo;         // [cols]
-  int16_t* pairs;     // [cols] 256 * hi + lo, each four inputs ordered 0 2 1 3; only written where an ISA reads it
+  int16_t* pairs;     // [cols] 256 * hi + lo, each four inputs ordered 0 2 1 3
   float* scale;       // [cols / 32]
   float* scaled_sum;  // [cols / 32] scale * sum of the block's integers
   int32_t* sum;       // [cols / 32]
@@ -79,7 +78,7 @@ struct KernelTable {
   // out = x / sqrt(mean(x^2) + eps) * weight; 16 partial sums, element i in sum i % 16, then a halving tree.
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
 
-  // Fills hi, lo, (pairs,) scale, scaled_sum, sum from x[n]; n % 32 == 0. Rounds to nearest even.
+  // Fills hi, lo, pairs, scale, scaled_sum, sum from x[n]; n % 32 == 0. Rounds to nearest even.
   void (*quantize)(const float* x, int n, const ActRow& out);
 
   // Rotates consecutive pairs (x[2i], x[2i+1]) by the angle with cos_sin[2i], cos_sin[2i+1]; n even.

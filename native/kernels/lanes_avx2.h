@@ -102,70 +102,114 @@ inline __m256i broadcast4(const void* p) {
   return _mm256_set1_epi32(word);
 }
 
-// Between the two halves of a tile: else the compiler keeps every broadcast for the second half, on the stack, which
-// costs more than broadcasting again (docs/performance.md).
-inline void forget_loads() { asm volatile("" ::: "memory"); }
+// Tokens that share one pass over a tile: with more, accumulators would not stay in the sixteen registers.
+constexpr int kTokensPerPass = 2;
+// From so many tokens on, unpacking a tile to 16-bit integers once is cheaper (docs/performance.md).
+constexpr int kMinPanelTokens = 8;
 
-// Eight rows of a tile of nibbles. A pair sum is at most 2 * 15 * 128 = 3840, so eight of them fit 16 bits.
-template <int M>
-inline void dot_nibbles8(const uint8_t* tile, const ActRow* x, int offset, __m256i* dots) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  __m256i quants[8];
-  for (int j = 0; j < 4; ++j) {
-    const __m256i packed = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(tile + 64 * j));
-    quants[j] = _mm256_and_si256(packed, mask);
-    quants[4 + j] = _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask);
-  }
-  for (int t = 0; t < M; ++t) {
-    const int8_t* hi = x[t].hi + offset;
-    const int8_t* lo = x[t].lo + offset;
-    __m256i sum_hi = _mm256_maddubs_epi16(quants[0], broadcast4(hi));
-    __m256i sum_lo = _mm256_maddubs_epi16(quants[0], broadcast4(lo));
-    for (int j = 1; j < 8; ++j) {
-      sum_hi = _mm256_add_epi16(sum_hi, _mm256_maddubs_epi16(quants[j], broadcast4(hi + 4 * j)));
-      sum_lo = _mm256_add_epi16(sum_lo, _mm256_maddubs_epi16(quants[j], broadcast4(lo + 4 * j)));
-    }
-    dots[t] = _mm256_add_epi32(_mm256_madd_epi16(sum_hi, _mm256_set1_epi16(256)), _mm256_madd_epi16(sum_lo, _mm256_set1_epi16(1)));
-  }
-}
+// The compiler would reorder the integer sums below into trees whose leaves live on the stack: this fixes their order.
+inline void keep_order(__m256i& x, __m256i& y) { asm("" : "+x"(x), "+x"(y)); }
 
+inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// A tile of nibbles, both halves (8 rows each) at once, so that they share the broadcast activations. A pair sum is at
+// most 2 * 15 * 128 = 3840, so eight of them fit 16 bits.
 template <int M>
 inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
-  __m256i a[M], b[M];
-  dot_nibbles8<M>(tile, x, offset, a);
-  forget_loads();
-  dot_nibbles8<M>(tile + 32, x, offset, b);
-  for (int t = 0; t < M; ++t) dots[t] = {a[t], b[t]};
+  const __m256i mask = _mm256_set1_epi8(15);
+  I32 hi[M], lo[M];
+  for (int t = 0; t < M; ++t) hi[t].a = hi[t].b = lo[t].a = lo[t].b = _mm256_setzero_si256();
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m256i packed_a = load256(tile + 64 * j), packed_b = load256(tile + 64 * j + 32);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const __m256i a = _mm256_and_si256(half == 0 ? packed_a : _mm256_srli_epi16(packed_a, 4), mask);
+      const __m256i b = _mm256_and_si256(half == 0 ? packed_b : _mm256_srli_epi16(packed_b, 4), mask);
+#pragma GCC unroll 2
+      for (int t = 0; t < M; ++t) {
+        const __m256i x_hi = broadcast4(x[t].hi + offset + 16 * half + 4 * j), x_lo = broadcast4(x[t].lo + offset + 16 * half + 4 * j);
+        hi[t].a = _mm256_add_epi16(hi[t].a, _mm256_maddubs_epi16(a, x_hi));
+        hi[t].b = _mm256_add_epi16(hi[t].b, _mm256_maddubs_epi16(b, x_hi));
+        lo[t].a = _mm256_add_epi16(lo[t].a, _mm256_maddubs_epi16(a, x_lo));
+        lo[t].b = _mm256_add_epi16(lo[t].b, _mm256_maddubs_epi16(b, x_lo));
+        keep_order(hi[t].a, hi[t].b);
+        keep_order(lo[t].a, lo[t].b);
+      }
+    }
+  }
+  const __m256i c256 = _mm256_set1_epi16(256), c1 = _mm256_set1_epi16(1);
+  for (int t = 0; t < M; ++t)
+    dots[t] = {_mm256_add_epi32(_mm256_madd_epi16(hi[t].a, c256), _mm256_madd_epi16(lo[t].a, c1)),
+               _mm256_add_epi32(_mm256_madd_epi16(hi[t].b, c256), _mm256_madd_epi16(lo[t].b, c1))};
 }
 
 // Bytes times 16-bit activations: maddubs would saturate, so even and odd bytes are widened and meet `pairs`.
 template <int M>
-inline void dot_bytes8(const uint8_t* tile, const ActRow* x, int offset, __m256i* dots) {
-  for (int t = 0; t < M; ++t) dots[t] = _mm256_setzero_si256();
+inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
+  const __m256i mask = _mm256_set1_epi16(255);
+  for (int t = 0; t < M; ++t) dots[t].a = dots[t].b = _mm256_setzero_si256();
+#pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
-    const __m256i bytes = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(tile + 64 * j)),
-                                           _mm256_set1_epi8(static_cast<char>(0x80)));
-    const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
-    const __m256i odd = _mm256_srai_epi16(bytes, 8);
-    for (int t = 0; t < M; ++t) {
-      const int16_t* pairs = x[t].pairs + offset + 4 * j;
-      dots[t] = _mm256_add_epi32(dots[t], _mm256_madd_epi16(even, broadcast4(pairs)));
-      dots[t] = _mm256_add_epi32(dots[t], _mm256_madd_epi16(odd, broadcast4(pairs + 2)));
+    const __m256i bytes_a = load256(tile + 64 * j), bytes_b = load256(tile + 64 * j + 32);
+#pragma GCC unroll 2
+    for (int odd = 0; odd < 2; ++odd) {
+      const __m256i a = odd == 0 ? _mm256_and_si256(bytes_a, mask) : _mm256_srli_epi16(bytes_a, 8);
+      const __m256i b = odd == 0 ? _mm256_and_si256(bytes_b, mask) : _mm256_srli_epi16(bytes_b, 8);
+#pragma GCC unroll 2
+      for (int t = 0; t < M; ++t) {
+        const __m256i pair = broadcast4(x[t].pairs + offset + 4 * j + 2 * odd);
+        dots[t].a = _mm256_add_epi32(dots[t].a, _mm256_madd_epi16(a, pair));
+        dots[t].b = _mm256_add_epi32(dots[t].b, _mm256_madd_epi16(b, pair));
+        keep_order(dots[t].a, dots[t].b);
+      }
     }
   }
 }
 
-template <int M>
-inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int, I32* dots) {
-  __m256i a[M], b[M];
-  dot_bytes8<M>(tile, x, offset, a);
-  forget_loads();
-  dot_bytes8<M>(tile + 32, x, offset, b);
-  for (int t = 0; t < M; ++t) dots[t] = {a[t], b[t]};
+inline void store_pair(int16_t* pairs, int half, __m256i x, int offset) {
+  _mm256_store_si256(reinterpret_cast<__m256i*>(pairs + 16 * half), _mm256_sub_epi16(x, _mm256_set1_epi16(static_cast<int16_t>(offset))));
 }
 
-inline I32 sub_eight_times(I32 x, int32_t sum) {
-  const __m256i s = _mm256_set1_epi32(8 * sum);
+inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  const __m256i mask = _mm256_set1_epi16(15);
+  for (int j = 0; j < 4; ++j)
+    for (int half = 0; half < 2; ++half) {
+      const __m256i packed = load256(tile + 64 * j + 32 * half);
+      store_pair(pairs[2 * j], half, _mm256_and_si256(packed, mask), offset);
+      store_pair(pairs[2 * j + 1], half, _mm256_and_si256(_mm256_srli_epi16(packed, 8), mask), offset);
+      store_pair(pairs[8 + 2 * j], half, _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask), offset);
+      store_pair(pairs[8 + 2 * j + 1], half, _mm256_srli_epi16(packed, 12), offset);
+    }
+}
+
+inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  for (int j = 0; j < 8; ++j)
+    for (int half = 0; half < 2; ++half) {
+      const __m256i bytes = load256(tile + 64 * j + 32 * half);
+      store_pair(pairs[2 * j], half, _mm256_and_si256(bytes, _mm256_set1_epi16(255)), offset);
+      store_pair(pairs[2 * j + 1], half, _mm256_srli_epi16(bytes, 8), offset);
+    }
+}
+
+template <int M>
+inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
+  for (int t = 0; t < M; ++t) dots[t].a = dots[t].b = _mm256_setzero_si256();
+#pragma GCC unroll 16
+  for (int p = 0; p < 16; ++p) {
+    const __m256i a = load256(pairs[p]), b = load256(pairs[p] + 16);
+#pragma GCC unroll 4
+    for (int t = 0; t < M; ++t) {
+      const __m256i pair = broadcast4(x[t].pairs + offset + 2 * p);
+      dots[t].a = _mm256_add_epi32(dots[t].a, _mm256_madd_epi16(a, pair));
+      dots[t].b = _mm256_add_epi32(dots[t].b, _mm256_madd_epi16(b, pair));
+      keep_order(dots[t].a, dots[t].b);
+    }
+  }
+}
+
+inline I32 sub_i32(I32 x, int32_t y) {
+  const __m256i s = _mm256_set1_epi32(y);
   return {_mm256_sub_epi32(x.a, s), _mm256_sub_epi32(x.b, s)};
 }
 

@@ -62,6 +62,8 @@ inline void store_fixed16(const ActRow& out, int offset, __m512i q) {
   const __m512i hi = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(128)), 8);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out.hi + offset), _mm512_cvtepi32_epi8(hi));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out.lo + offset), _mm512_cvtepi32_epi8(q));  // q - 256 * hi, modulo 256
+  const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.pairs + offset), _mm512_cvtepi32_epi16(_mm512_permutexvar_epi32(order, q)));
 }
 
 inline int32_t store_fixed(const ActRow& out, int offset, I32 x, I32 y) {
@@ -70,7 +72,11 @@ inline int32_t store_fixed(const ActRow& out, int offset, I32 x, I32 y) {
   return _mm512_reduce_add_epi32(_mm512_add_epi32(x.v, y.v));
 }
 
-inline __m512i broadcast4(const int8_t* p) {
+// Tokens that share one pass over a tile, and from how many on unpacking a tile to 16-bit integers once is cheaper.
+constexpr int kTokensPerPass = 4;
+constexpr int kMinPanelTokens = 8;
+
+inline __m512i broadcast4(const void* p) {
   int32_t word;
   __builtin_memcpy(&word, p, 4);
   return _mm512_set1_epi32(word);
@@ -104,7 +110,7 @@ inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* d
 }
 
 template <int M>
-inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int block, I32* dots) {
+inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
   __m512i bytes[8];
   for (int j = 0; j < 8; ++j) bytes[j] = _mm512_loadu_si512(tile + 64 * j);
   for (int t = 0; t < M; ++t) {
@@ -117,12 +123,43 @@ inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int bloc
       lo_a = _mm512_dpbusd_epi32(lo_a, bytes[j], broadcast4(lo + 4 * j));
       lo_b = _mm512_dpbusd_epi32(lo_b, bytes[j + 1], broadcast4(lo + 4 * j + 4));
     }
-    const __m512i offset_sum = _mm512_set1_epi32(128 * x[t].sum[block]);  // bytes are quants + 128
-    dots[t] = {_mm512_sub_epi32(combine(hi_a, hi_b, lo_a, lo_b).v, offset_sum)};
+    dots[t] = combine(hi_a, hi_b, lo_a, lo_b);
   }
 }
 
-inline I32 sub_eight_times(I32 x, int32_t sum) { return {_mm512_sub_epi32(x.v, _mm512_set1_epi32(8 * sum))}; }
+inline void store_pair(int16_t* pairs, __m512i x, int offset) {
+  _mm512_storeu_si512(pairs, _mm512_sub_epi16(x, _mm512_set1_epi16(static_cast<int16_t>(offset))));
+}
+
+inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  const __m512i mask = _mm512_set1_epi16(15);
+  for (int j = 0; j < 4; ++j) {
+    const __m512i packed = _mm512_loadu_si512(tile + 64 * j);
+    store_pair(pairs[2 * j], _mm512_and_si512(packed, mask), offset);
+    store_pair(pairs[2 * j + 1], _mm512_and_si512(_mm512_srli_epi16(packed, 8), mask), offset);
+    store_pair(pairs[8 + 2 * j], _mm512_and_si512(_mm512_srli_epi16(packed, 4), mask), offset);
+    store_pair(pairs[8 + 2 * j + 1], _mm512_srli_epi16(packed, 12), offset);
+  }
+}
+
+inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  for (int j = 0; j < 8; ++j) {
+    const __m512i bytes = _mm512_loadu_si512(tile + 64 * j);
+    store_pair(pairs[2 * j], _mm512_and_si512(bytes, _mm512_set1_epi16(255)), offset);
+    store_pair(pairs[2 * j + 1], _mm512_srli_epi16(bytes, 8), offset);
+  }
+}
+
+template <int M>
+inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
+  for (int t = 0; t < M; ++t) dots[t].v = _mm512_setzero_si512();
+  for (int p = 0; p < 16; ++p) {
+    const __m512i weights = _mm512_loadu_si512(pairs[p]);
+    for (int t = 0; t < M; ++t) dots[t].v = _mm512_dpwssd_epi32(dots[t].v, weights, broadcast4(x[t].pairs + offset + 2 * p));
+  }
+}
+
+inline I32 sub_i32(I32 x, int32_t y) { return {_mm512_sub_epi32(x.v, _mm512_set1_epi32(y))}; }
 
 inline void prefetch(const void* p) { __builtin_prefetch(p); }
 

@@ -58,16 +58,21 @@ inline float reduce_max(F32 a) {
 
 // Writes one block of 32 fixed-point values (0 low half, 1 high half of each 32); returns their sum.
 inline int32_t store_fixed(const ActRow& out, int offset, I32 a, I32 b) {
+  constexpr int pair_order[4] = {0, 2, 1, 3};
   int32_t sum = 0;
   for (int i = 0; i < 32; ++i) {
     const int32_t q = i < 16 ? a.v[i] : b.v[i - 16];
     const int32_t hi = (q + 128) >> 8;
     out.hi[offset + i] = static_cast<int8_t>(hi);
     out.lo[offset + i] = static_cast<int8_t>(q - 256 * hi);
+    out.pairs[offset + i / 4 * 4 + pair_order[i % 4]] = static_cast<int16_t>(q);
     sum += q;
   }
   return sum;
 }
+
+constexpr int kTokensPerPass = 4;
+constexpr int kMinPanelTokens = 8;
 
 // Integer dot products of one tile with the same block of M tokens: dots[t] = sum (nibble or byte) * (256 * hi + lo).
 // Weights are first laid out by row as 16-bit numbers: a shape that any compiler turns into packed multiply-adds.
@@ -97,18 +102,46 @@ inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* d
   dot_rows<M>(weights, x, offset, dots);
 }
 
-// dots[t] = sum (byte - 128) * (256 * hi + lo)
 template <int M>
-inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, int, I32* dots) {
+inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
   int16_t weights[16][32];
   for (int j = 0; j < 8; ++j)
     for (int row = 0; row < 16; ++row)
-      for (int c = 0; c < 4; ++c) weights[row][4 * j + c] = static_cast<int16_t>(tile[64 * j + 4 * row + c] - 128);
+      for (int c = 0; c < 4; ++c) weights[row][4 * j + c] = tile[64 * j + 4 * row + c];
   dot_rows<M>(weights, x, offset, dots);
 }
 
-inline I32 sub_eight_times(I32 a, int32_t sum) {
-  for (int i = 0; i < 16; ++i) a.v[i] -= 8 * sum;
+// pairs[p][2 * row + i] is input 4 * (p / 2) + p % 2 + 2 * i, as in ActRow::pairs.
+inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  for (int p = 0; p < 8; ++p)
+    for (int row = 0; row < 16; ++row)
+      for (int i = 0; i < 2; ++i) {
+        const uint8_t byte = tile[64 * (p / 2) + 4 * row + p % 2 + 2 * i];
+        pairs[p][2 * row + i] = static_cast<int16_t>((byte & 15) - offset);
+        pairs[8 + p][2 * row + i] = static_cast<int16_t>((byte >> 4) - offset);
+      }
+}
+
+inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  for (int p = 0; p < 16; ++p)
+    for (int row = 0; row < 16; ++row)
+      for (int i = 0; i < 2; ++i) pairs[p][2 * row + i] = static_cast<int16_t>(tile[64 * (p / 2) + 4 * row + p % 2 + 2 * i] - offset);
+}
+
+template <int M>
+inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
+  for (int t = 0; t < M; ++t) {
+    I32 total = {};
+    for (int p = 0; p < 16; ++p) {
+      const int16_t* pair = x[t].pairs + offset + 2 * p;
+      for (int row = 0; row < 16; ++row) total.v[row] += pairs[p][2 * row] * pair[0] + pairs[p][2 * row + 1] * pair[1];
+    }
+    dots[t] = total;
+  }
+}
+
+inline I32 sub_i32(I32 a, int32_t y) {
+  for (int i = 0; i < 16; ++i) a.v[i] -= y;
   return a;
 }
 

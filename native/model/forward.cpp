@@ -8,7 +8,7 @@ namespace ultrafast {
 namespace {
 
 // Up to this many tokens every worker prepares the inputs of a stage for itself: that is quicker than a barrier.
-constexpr int kPrivateTokens = kMaxTokensPerPass;
+constexpr int kPrivateTokens = 4;
 
 constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -74,8 +74,10 @@ inline __m512 _mm512_loadu_ps(const void* p) { return emulated_load<__m512>(p); 
 inline void _mm512_storeu_ps(void* p, __m512 a) { std::memcpy(p, &a, sizeof a); }
 inline __m512i _mm512_loadu_si512(const void* p) { return emulated_load<__m512i>(p); }
 inline __m512 _mm512_set1_ps(float a) { ULTRAFAST_LANES(__m512, f, 16, a); }
+inline void _mm512_storeu_si512(void* p, __m512i a) { std::memcpy(p, &a, sizeof a); }
 inline __m512i _mm512_set1_epi32(int32_t a) { ULTRAFAST_LANES(__m512i, i, 16, a); }
 inline __m512i _mm512_set1_epi8(char a) { return _mm512_set1_epi32(emulated_wrap(0x01010101LL * static_cast<uint8_t>(a))); }
+inline __m512i _mm512_set1_epi16(int16_t a) { return _mm512_set1_epi32(emulated_wrap(0x00010001LL * static_cast<uint16_t>(a))); }
 inline __m512i _mm512_setzero_si512() { return _mm512_set1_epi32(0); }
 inline __m512 _mm512_castsi512_ps(__m512i a) { return emulated_cast<__m512>(a); }
 inline __m256 _mm512_castps512_ps256(__m512 a) { ULTRAFAST_LANES(__m256, f, 8, a.f[i]); }
@@ -83,6 +85,13 @@ inline __m256 _mm512_extractf32x8_ps(__m512 a, int half) { ULTRAFAST_LANES(__m25
 inline __m512 _mm512_mask_blend_ps(__mmask16 mask, __m512 a, __m512 b) {  // a set bit takes b
   ULTRAFAST_LANES(__m512, f, 16, mask >> i & 1 ? b.f[i] : a.f[i]);
 }
+
+template <class... Lanes>
+inline __m512i _mm512_setr_epi32(Lanes... lanes) {  // in the order of the lanes
+  static_assert(sizeof...(lanes) == 16);
+  return {{static_cast<int32_t>(lanes)...}};
+}
+inline __m512i _mm512_permutexvar_epi32(__m512i index, __m512i a) { ULTRAFAST_LANES(__m512i, i, 16, a.i[index.i[i] & 15]); }
 
 // ---- 512 bits: converting ----
 inline __m512 _mm512_cvtph_ps(__m256i a) { ULTRAFAST_LANES(__m512, f, 16, ultrafast::f16_to_f32(emulated_load<uint16_t>(a.b + 2 * i))); }
@@ -97,6 +106,11 @@ inline __m256i _mm512_cvtps_ph(__m512 a, int) {
 inline __m512i _mm512_cvtepu16_epi32(__m256i a) { ULTRAFAST_LANES(__m512i, i, 16, emulated_load<uint16_t>(a.b + 2 * i)); }
 inline __m512 _mm512_cvtepi32_ps(__m512i a) { ULTRAFAST_LANES(__m512, f, 16, static_cast<float>(a.i[i])); }
 inline __m512i _mm512_cvtps_epi32(__m512 a) { ULTRAFAST_LANES(__m512i, i, 16, emulated_round(a.f[i])); }
+inline __m256i _mm512_cvtepi32_epi16(__m512i a) {  // truncates
+  __m256i r;
+  for (int i = 0; i < 16; ++i) std::memcpy(r.b + 2 * i, &a.i[i], 2);
+  return r;
+}
 inline __m128i _mm512_cvtepi32_epi8(__m512i a) { ULTRAFAST_LANES(__m128i, b, 16, static_cast<uint8_t>(a.i[i])); }  // truncates
 
 // ---- 512 bits: arithmetic ----
@@ -130,6 +144,21 @@ inline __m512i _mm512_dpbusd_epi32(__m512i sum, __m512i a, __m512i b) {
     sum.i[i] = emulated_wrap(total);
   }
   return sum;
+}
+
+// VPDPWSSD: two products of signed 16-bit halves are added to sum, without saturation.
+inline __m512i _mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b) {
+  for (int i = 0; i < 16; ++i) {
+    int64_t total = sum.i[i];
+    for (int c = 0; c < 2; ++c) total += int64_t{static_cast<int16_t>(a.i[i] >> 16 * c)} * static_cast<int16_t>(b.i[i] >> 16 * c);
+    sum.i[i] = emulated_wrap(total);
+  }
+  return sum;
+}
+inline __m512i _mm512_sub_epi16(__m512i a, __m512i b) {  // each half word alone
+  ULTRAFAST_LANES(__m512i, i, 16,
+                  static_cast<int32_t>((static_cast<uint32_t>(a.i[i]) - static_cast<uint32_t>(b.i[i])) & 0xffffu) |
+                      static_cast<int32_t>(((static_cast<uint32_t>(a.i[i]) >> 16) - (static_cast<uint32_t>(b.i[i]) >> 16)) << 16));
 }
 
 #undef ULTRAFAST_LANES

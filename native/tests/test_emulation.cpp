@@ -25,12 +25,23 @@ TEST(emulation, dot_products_do_not_saturate) {
   CHECK(order.i[0] == 1 * 0 + 2 * 1 + 3 * -1 + 4 * 5);
 }
 
+TEST(emulation, dot_products_of_half_words) {
+  const auto halves = [](int low, int high) { return _mm512_set1_epi32((high << 16) | (low & 0xffff)); };
+  CHECK(_mm512_dpwssd_epi32(_mm512_set1_epi32(7), halves(2, -3), halves(-5, 11)).i[15] == 7 + 2 * -5 + -3 * 11);
+  CHECK(_mm512_dpwssd_epi32(_mm512_setzero_si512(), halves(-32768, -32768), halves(-32768, -32768)).i[0] == INT32_MIN);  // wraps
+  CHECK(_mm512_dpwssd_epi32(_mm512_setzero_si512(), halves(32767, 32767), halves(32767, 32767)).i[0] == 2 * 32767 * 32767);
+  CHECK(_mm512_sub_epi16(halves(0, 5), halves(1, 7)).i[3] == halves(-1, -2).i[3]);  // no borrow crosses
+  CHECK(_mm512_set1_epi16(-2).i[0] == halves(-2, -2).i[0]);
+}
+
 TEST(emulation, conversions) {
   const float from[] = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 2147483520.0f, 2147483648.0f, -2147483648.0f, kNan, kInf, -kInf};
   const int32_t to[] = {0, 2, 2, 0, -2, 2147483520, INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN};
   for (size_t i = 0; i < std::size(to); ++i) CHECK(_mm512_cvtps_epi32(_mm512_set1_ps(from[i])).i[0] == to[i], from[i]);
   CHECK(_mm512_cvtepi32_epi8(_mm512_set1_epi32(0x12345680)).b[15] == 0x80);  // truncated, not saturated
   CHECK(_mm512_cvtepi32_epi8(_mm512_set1_epi32(-129)).b[0] == 0x7f);
+  const __m256i narrowed = _mm512_cvtepi32_epi16(_mm512_set1_epi32(0x12348765));  // truncated too
+  CHECK(narrowed.b[0] == 0x65 && narrowed.b[1] == 0x87 && narrowed.b[30] == 0x65 && narrowed.b[31] == 0x87);
   CHECK(_mm512_cvtepi32_ps(_mm512_set1_epi32(16777217)).f[0] == 16777216.0f);
   const __m256i halves = _mm512_cvtps_ph(_mm512_set1_ps(1.0f + 0x1p-11f), _MM_FROUND_TO_NEAREST_INT);  // a tie
   CHECK(halves.b[0] == 0x00 && halves.b[1] == 0x3c);
@@ -97,12 +108,22 @@ TEST(emulation, lanes_move_as_documented) {
   CHECK(_mm512_castsi512_ps(_mm512_set1_epi32(0x3f800000)).f[9] == 1.0f);
 }
 
+TEST(emulation, permutation_takes_lanes_by_index) {
+  const __m512i lanes = _mm512_setr_epi32(0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130, 140, 150);
+  const __m512i index = _mm512_setr_epi32(15, 0, 16, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 1);  // only four bits count
+  const __m512i moved = _mm512_permutexvar_epi32(index, lanes);
+  CHECK(moved.i[0] == 150 && moved.i[1] == 0 && moved.i[2] == 0 && moved.i[3] == 30 && moved.i[15] == 10);
+}
+
 TEST(emulation, loads_and_stores_need_no_alignment) {
   alignas(64) uint8_t memory[65], copy[65] = {};
   for (int i = 0; i < 65; ++i) memory[i] = static_cast<uint8_t>(3 * i);
   _mm512_storeu_ps(copy + 1, _mm512_loadu_ps(memory + 1));
   CHECK(std::memcmp(memory + 1, copy + 1, 64) == 0 && copy[0] == 0);
   CHECK(_mm512_loadu_si512(memory + 1).i[0] == 0x0c090603);
+  std::memset(copy, 0, sizeof copy);
+  _mm512_storeu_si512(copy + 1, _mm512_loadu_si512(memory + 1));
+  CHECK(std::memcmp(memory + 1, copy + 1, 64) == 0 && copy[0] == 0);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(copy + 3), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(memory + 1)));
   CHECK(std::memcmp(memory + 1, copy + 3, 32) == 0);
   __m128i sixteen;

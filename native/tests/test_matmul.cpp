@@ -63,6 +63,10 @@ TEST(kernels, matmul_is_the_same_on_every_isa) {
       for (int tokens = 1; tokens <= 9; ++tokens) {
         const bool quantized = is_quantized(tile_kind(type));
         for (const int cols : {32, 64, 96, 512}) check_parity(tables, type, 1 + tokens % 3, cols, tokens, extreme);
+        if (quantized && tokens == 9) {  // more than share one unpacking, and more blocks than fit a panel
+          check_parity(tables, type, 1, 32, 130, extreme);
+          check_parity(tables, type, 1, 1056, 71, extreme);
+        }
         if (quantized || tokens > 5) continue;
         for (const int cols : {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 63, 65, 257}) check_parity(tables, type, 2, cols, tokens, extreme);
       }
@@ -113,11 +117,12 @@ TEST(kernels, matmul_of_a_token_does_not_depend_on_the_others) {
   for (const int type : kFileTypes) {
     Random random(static_cast<uint64_t>(type));
     const Tiles tiles(type, 3, 96, 0, random, Quants::kRandom);
-    ActTokens x(9, 96, 0);
+    constexpr int kTokens = 11;  // single tokens, passes of several, and the panel of many
+    ActTokens x(kTokens, 96, 0);
     x.fill(random, false);
-    const Guarded<float> alone(48), together(9 * 48), one_group(16);
+    const Guarded<float> alone(48), together(kTokens * 48), one_group(16);
     for (const KernelTable* table : tables) {
-      for (int tokens = 1; tokens <= 9; ++tokens) {
+      for (int tokens = 1; tokens <= kTokens; ++tokens) {
         product(*table, tiles, x.rows(), tokens, 48, together);
         for (int t = 0; t < tokens; ++t) {
           product(*table, tiles, x.rows() + t, 1, 48, alone);
