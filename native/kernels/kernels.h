@@ -61,6 +61,7 @@ struct AttentionChunk {
   const uint16_t* k;  // f16 [kKvBlock / 16][head_dim][16]: transposed in groups of 16 positions
   const uint16_t* v;  // f16 [kKvBlock][padded_dim]
   int length;         // valid positions, 1 ... kKvBlock
+  const uint16_t* next;  // k and v of the chunk that this worker reads next, brought near meanwhile; may be null
   // Results for this chunk alone: softmax numerators relative to the chunk's own maximum.
   float* max;         // [num_q]
   float* sum;         // [num_q]

@@ -4,9 +4,12 @@
 namespace ultrafast {
 namespace {
 
+template <int N>
+struct Int { static constexpr int value = N; };
+
 constexpr float kInfinity = __builtin_huge_valf();
 // Weights stream from memory: ask for the tile this far ahead (docs/performance.md has the measurements).
-constexpr int kPrefetchBytes = 7 * 1024;
+constexpr int kPrefetchBytes = 2 * 1024;
 
 inline F32 load_first(const float* p, int n) {  // n < 16; the rest is 0
   alignas(64) float lanes[16] = {};
@@ -103,7 +106,7 @@ struct Q8_0 : TilesInARow<544> {
 // ---- matrix products ------------------------------------------------------------------------------------------------
 
 inline void prefetch_tile(const uint8_t* tile, int bytes) {
-  for (int line = 0; line < bytes; line += 64) prefetch(tile + kPrefetchBytes + line);
+  for (int line = 0; line < bytes; line += 64) prefetch(tile + line);
 }
 
 // A row group times M tokens, straight from the tiles.
@@ -113,7 +116,7 @@ void rows_quantized(const uint8_t* group, int cols, const ActRow* x, float* out,
   for (int t = 0; t < M; ++t) acc[t] = minima[t] = set1(0.0f);
   for (int b = 0; b < cols / kBlock; ++b) {
     const uint8_t* tile = Format::tile(group, b);
-    prefetch_tile(tile, Format::kTileBytes);
+    prefetch_tile(tile + kPrefetchBytes, Format::kTileBytes);
     I32 dots[M];
     Format::template dots<M>(tile, x, b, dots);
     const F32 scale = Format::scale(tile);
@@ -129,11 +132,15 @@ void rows_quantized(const uint8_t* group, int cols, const ActRow* x, float* out,
 constexpr int kPanelBlocks = 16;  // a panel of 18 KB stays in the nearest cache while all tokens pass over it
 constexpr int kPanelTokens = 64;  // tokens that share one unpacking
 
-// M tokens times some blocks of a row group that are laid out as a panel; adds to acc and minima, f32 [M][16].
-template <class Format, int M>
-void rows_panel(const PanelBlock* panel, int first_block, int num_blocks, const ActRow* x, float* acc, ptrdiff_t acc_stride, float* minima) {
+// M tokens times some blocks of a row group that are laid out as a panel; adds to acc and minima, f32 [M][16] each. The
+// minima have a loop of their own: together the sums would not fit the registers. With kAhead, the tiles of the panel to
+// come are brought near meanwhile.
+template <class Format, int M, bool kAhead>
+void rows_panel(const uint8_t* group, const PanelBlock* panel, int first_block, int num_blocks, const ActRow* x, float* acc,
+                ptrdiff_t acc_stride, float* minima) {
   for (int i = 0; i < num_blocks; ++i) {
     const int b = first_block + i;
+    if constexpr (kAhead) prefetch_tile(Format::tile(group, b + num_blocks), Format::kTileBytes);
     I32 dots[M];
     dot_pairs<M>(panel[i].pairs, x, b * kBlock, dots);
     const F32 scale = load(panel[i].scale);
@@ -141,17 +148,19 @@ void rows_panel(const PanelBlock* panel, int first_block, int num_blocks, const 
       float* to = acc + t * acc_stride;
       store(to, fma(to_f32(dots[t]), mul(scale, set1(x[t].scale[b])), load(to)));
     }
-    if constexpr (Format::kHasMinimum) {
+  }
+  if constexpr (Format::kHasMinimum) {
+    F32 sums[M];
+    for (int t = 0; t < M; ++t) sums[t] = load(minima + t * kLanes);
+    for (int i = 0; i < num_blocks; ++i) {
       const F32 minimum = load(panel[i].minimum);
-      for (int t = 0; t < M; ++t) {
-        float* to = minima + t * kLanes;
-        store(to, fma(minimum, set1(x[t].scaled_sum[b]), load(to)));
-      }
+      for (int t = 0; t < M; ++t) sums[t] = fma(minimum, set1(x[t].scaled_sum[first_block + i]), sums[t]);
     }
+    for (int t = 0; t < M; ++t) store(minima + t * kLanes, sums[t]);
   }
 }
 
-// A row group times up to kPanelTokens tokens: every tile is unpacked once, some blocks at a time. Same operations in the
+// A row group times 4 to kPanelTokens tokens: every tile is unpacked once, some blocks at a time. Same operations in the
 // same order per output element as rows_quantized, hence the same bits.
 template <class Format>
 void rows_many(const uint8_t* group, int cols, const ActRow* x, int num_tokens, float* out, ptrdiff_t out_stride) {
@@ -166,16 +175,16 @@ void rows_many(const uint8_t* group, int cols, const ActRow* x, int num_tokens, 
     const int count = blocks - first < kPanelBlocks ? blocks - first : kPanelBlocks;
     for (int i = 0; i < count; ++i) {
       const uint8_t* tile = Format::tile(group, first + i);
-      prefetch_tile(tile, Format::kTileBytes);
       Format::unpack(tile, panel[i]);
       store(panel[i].scale, Format::scale(tile));
       if constexpr (Format::kHasMinimum) store(panel[i].minimum, Format::minimum(tile));
     }
-    int t = 0;
+    rows_panel<Format, 4, true>(group, panel, first, count, x, out, out_stride, minima);
+    int t = 4;
     for (; t + 4 <= num_tokens; t += 4)
-      rows_panel<Format, 4>(panel, first, count, x + t, out + t * out_stride, out_stride, minima + t * kLanes);
+      rows_panel<Format, 4, false>(group, panel, first, count, x + t, out + t * out_stride, out_stride, minima + t * kLanes);
     for (; t < num_tokens; ++t)
-      rows_panel<Format, 1>(panel, first, count, x + t, out + t * out_stride, out_stride, minima + t * kLanes);
+      rows_panel<Format, 1, false>(group, panel, first, count, x + t, out + t * out_stride, out_stride, minima + t * kLanes);
   }
   if constexpr (Format::kHasMinimum)
     for (int t = 0; t < num_tokens; ++t) store(out + t * out_stride, add(load(out + t * out_stride), load(minima + t * kLanes)));
@@ -212,7 +221,7 @@ void rows_float(const uint8_t* tiles, int cols, const ActRow* x, float* out, ptr
   for (int t = 0; t < M; ++t) even[t] = odd[t] = set1(0.0f);
   int i = 0;
   for (; i + 2 <= cols; i += 2, w += 2 * kLanes) {
-    prefetch_tile(reinterpret_cast<const uint8_t*>(w), 2 * kLanes * static_cast<int>(sizeof(Weight)));
+    prefetch_tile(reinterpret_cast<const uint8_t*>(w) + kPrefetchBytes, 2 * kLanes * static_cast<int>(sizeof(Weight)));
     const F32 w0 = load_weight(w), w1 = load_weight(w + kLanes);
     for (int t = 0; t < M; ++t) {
       even[t] = fma(w0, set1(x[t].f32[i]), even[t]);
@@ -349,33 +358,45 @@ float softmax_numerators(const float* x, int n, float largest, float factor, flo
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 
-// N query heads that share one KV head: each key and value vector is loaded once for all of them.
-template <int N>
+// N query heads that share one KV head: each key and value vector is loaded once for all of them. P vectors of positions
+// (or of value elements) at a time, so that no sum waits for itself.
+template <int N, int P, bool kPrefetch>
 void attend(const AttentionChunk& c, int first) {
-  constexpr int kGroups = kKvBlock / kLanes;
+  constexpr int kLine = 32;  // elements of a cache line
+  const uint16_t* next_v = c.next + static_cast<ptrdiff_t>(kKvBlock) * c.head_dim;
   const int groups = (c.length + kLanes - 1) / kLanes;
   alignas(64) float weights[N][kKvBlock];
   F32 largest[N];
   for (int h = 0; h < N; ++h) largest[h] = set1(-kInfinity);
-  for (int g = 0; g < groups; ++g) {
-    const uint16_t* k = c.k + static_cast<ptrdiff_t>(g) * c.head_dim * kLanes;
-    F32 score[N];
-    for (int h = 0; h < N; ++h) score[h] = set1(0.0f);
+  const auto scores = [&](auto vectors, int g) {
+    constexpr int kVectors = decltype(vectors)::value;
+    const ptrdiff_t size = static_cast<ptrdiff_t>(c.head_dim) * kLanes;
+    const uint16_t* k = c.k + g * size;
+    F32 score[kVectors][N];
+    for (int v = 0; v < kVectors; ++v)
+      for (int h = 0; h < N; ++h) score[v][h] = set1(0.0f);
     for (int d = 0; d < c.head_dim; ++d) {
-      const F32 key = load_f16(k + d * kLanes);
-      for (int h = 0; h < N; ++h) score[h] = fma(set1(c.q[(first + h) * c.head_dim + d]), key, score[h]);
+      if constexpr (kPrefetch)
+        for (int line = 0; line < kVectors / 2; ++line) prefetch(c.next + g * size + (d * (kVectors / 2) + line) * kLine);
+      for (int v = 0; v < kVectors; ++v) {
+        const F32 key = load_f16(k + v * size + d * kLanes);
+        for (int h = 0; h < N; ++h) score[v][h] = fma(set1(c.q[(first + h) * c.head_dim + d]), key, score[v][h]);
+      }
     }
-    for (int h = 0; h < N; ++h) {
-      score[h] = keep_first(score[h], c.length - g * kLanes, -kInfinity);
-      store(weights[h] + g * kLanes, score[h]);
-      largest[h] = max(score[h], largest[h]);
-    }
-  }
-  static_assert(kGroups * kLanes == kKvBlock);
+    for (int v = 0; v < kVectors; ++v)
+      for (int h = 0; h < N; ++h) {
+        const F32 valid = keep_first(score[v][h], c.length - (g + v) * kLanes, -kInfinity);
+        store(weights[h] + (g + v) * kLanes, valid);
+        largest[h] = max(valid, largest[h]);
+      }
+  };
+  int g = 0;
+  for (; g + P <= groups; g += P) scores(Int<P>(), g);
+  for (; g < groups; ++g) scores(Int<1>(), g);
   for (int h = 0; h < N; ++h) {
     const float m = reduce_max(largest[h]);
     F32 sum = set1(0.0f);
-    for (int g = 0; g < groups; ++g) {
+    for (g = 0; g < groups; ++g) {
       const F32 e = keep_first(exp(sub(load(weights[h] + g * kLanes), set1(m))), c.length - g * kLanes, 0.0f);
       store(weights[h] + g * kLanes, e);
       sum = add(sum, e);
@@ -383,26 +404,40 @@ void attend(const AttentionChunk& c, int first) {
     c.max[first + h] = m;
     c.sum[first + h] = reduce_add(sum);
   }
-  for (int d = 0; d < c.padded_dim; d += kLanes) {
-    F32 acc[N];
-    for (int h = 0; h < N; ++h) acc[h] = set1(0.0f);
+  const auto weighted = [&](auto vectors, int d) {
+    constexpr int kVectors = decltype(vectors)::value;
+    F32 acc[kVectors][N];
+    for (int v = 0; v < kVectors; ++v)
+      for (int h = 0; h < N; ++h) acc[v][h] = set1(0.0f);
     for (int p = 0; p < c.length; ++p) {
-      const F32 value = load_f16(c.v + static_cast<ptrdiff_t>(p) * c.padded_dim + d);
-      for (int h = 0; h < N; ++h) acc[h] = fma(set1(weights[h][p]), value, acc[h]);
+      if constexpr (kPrefetch)
+        for (int line = 0; line < kVectors / 2; ++line) prefetch(next_v + d * kKvBlock + (p * (kVectors / 2) + line) * kLine);
+      for (int v = 0; v < kVectors; ++v) {
+        const F32 value = load_f16(c.v + static_cast<ptrdiff_t>(p) * c.padded_dim + d + v * kLanes);
+        for (int h = 0; h < N; ++h) acc[v][h] = fma(set1(weights[h][p]), value, acc[v][h]);
+      }
     }
-    for (int h = 0; h < N; ++h) store(c.acc + (first + h) * c.padded_dim + d, acc[h]);
-  }
+    for (int v = 0; v < kVectors; ++v)
+      for (int h = 0; h < N; ++h) store(c.acc + (first + h) * c.padded_dim + d + v * kLanes, acc[v][h]);
+  };
+  int d = 0;
+  for (; d + P * kLanes <= c.padded_dim; d += P * kLanes) weighted(Int<P>(), d);
+  for (; d < c.padded_dim; d += kLanes) weighted(Int<1>(), d);
 }
 
 void attention(const AttentionChunk& chunk) {
   int h = 0;
-  for (; h + 4 <= chunk.num_q; h += 4) attend<4>(chunk, h);
-  switch (chunk.num_q - h) {
-    case 3: attend<3>(chunk, h); break;
-    case 2: attend<2>(chunk, h); break;
-    case 1: attend<1>(chunk, h); break;
-    default: break;
+  if (chunk.next != nullptr) {  // once: the first pass brings all of it
+    if (chunk.num_q >= kHeadsPerPass) {
+      attend<kHeadsPerPass, 2, true>(chunk, 0);
+      h = kHeadsPerPass;
+    } else {
+      attend<1, 4, true>(chunk, 0);
+      h = 1;
+    }
   }
+  for (; h + kHeadsPerPass <= chunk.num_q; h += kHeadsPerPass) attend<kHeadsPerPass, 2, false>(chunk, h);
+  for (; h < chunk.num_q; ++h) attend<1, 4, false>(chunk, h);
 }
 
 void attention_merge(float* running_max, float* sum, float* acc, float chunk_max, float chunk_sum, const float* chunk_acc, int dim) {

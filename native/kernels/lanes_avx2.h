@@ -107,6 +107,8 @@ constexpr int kTokensPerPass = 2;
 // From so many tokens on, unpacking a tile to 16-bit integers once is cheaper (docs/performance.md).
 constexpr int kMinPanelTokens = 8;
 
+constexpr int kHeadsPerPass = 2;  // query heads that share one pass over keys and values
+
 // The compiler would reorder the integer sums below into trees whose leaves live on the stack: this fixes their order.
 inline void keep_order(__m256i& x, __m256i& y) { asm("" : "+x"(x), "+x"(y)); }
 
@@ -194,15 +196,15 @@ inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) 
 
 template <int M>
 inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
-  for (int t = 0; t < M; ++t) dots[t].a = dots[t].b = _mm256_setzero_si256();
 #pragma GCC unroll 16
   for (int p = 0; p < 16; ++p) {
     const __m256i a = load256(pairs[p]), b = load256(pairs[p] + 16);
 #pragma GCC unroll 4
     for (int t = 0; t < M; ++t) {
       const __m256i pair = broadcast4(x[t].pairs + offset + 2 * p);
-      dots[t].a = _mm256_add_epi32(dots[t].a, _mm256_madd_epi16(a, pair));
-      dots[t].b = _mm256_add_epi32(dots[t].b, _mm256_madd_epi16(b, pair));
+      const __m256i product_a = _mm256_madd_epi16(a, pair), product_b = _mm256_madd_epi16(b, pair);
+      dots[t].a = p == 0 ? product_a : _mm256_add_epi32(dots[t].a, product_a);
+      dots[t].b = p == 0 ? product_b : _mm256_add_epi32(dots[t].b, product_b);
       keep_order(dots[t].a, dots[t].b);
     }
   }

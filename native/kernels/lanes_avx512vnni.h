@@ -75,6 +75,7 @@ inline int32_t store_fixed(const ActRow& out, int offset, I32 x, I32 y) {
 // Tokens that share one pass over a tile, and from how many on unpacking a tile to 16-bit integers once is cheaper.
 constexpr int kTokensPerPass = 4;
 constexpr int kMinPanelTokens = 8;
+constexpr int kHeadsPerPass = 4;  // query heads that share one pass over keys and values
 
 inline __m512i broadcast4(const void* p) {
   int32_t word;

@@ -73,6 +73,7 @@ inline int32_t store_fixed(const ActRow& out, int offset, I32 a, I32 b) {
 
 constexpr int kTokensPerPass = 4;
 constexpr int kMinPanelTokens = 8;
+constexpr int kHeadsPerPass = 4;  // query heads that share one pass over keys and values
 
 // Integer dot products of one tile with the same block of M tokens: dots[t] = sum (nibble or byte) * (256 * hi + lo).
 // Weights are first laid out by row as 16-bit numbers: a shape that any compiler turns into packed multiply-adds.

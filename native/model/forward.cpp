@@ -132,10 +132,9 @@ void TileForward::project(const Worker& worker, const Matrix& matrix, const ActR
   float* products = scratch(worker).products.data();
   // Few tokens: one sweep over all rows. Many: finish a row group before the next, so that it stays in cache.
   const int step = tokens <= kPrivateTokens ? groups : 1;
-  const size_t bytes = group_bytes(matrix.kind, matrix.cols);
   for (int g = 0; g < groups; g += step) {
     const int first_row = (part.first_group + g) * kLanes;
-    matmul(part.tiles + bytes * static_cast<size_t>(g), step, matrix.cols, x, tokens, products, step * kLanes);
+    matmul(matrix.group(part, g), step, matrix.cols, x, tokens, products, step * kLanes);
     use(first_row, std::min(step * kLanes, matrix.rows - first_row), products, step * kLanes);
   }
 }
@@ -216,8 +215,8 @@ void TileForward::store_heads(const BatchRow& row, int layer, int first, int cou
 }
 
 // Attention of one KV head's queries over one chunk of 64 positions.
-void TileForward::attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, float* max, float* sum,
-                         float* acc) const {
+void TileForward::attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, const uint16_t* next, float* max,
+                         float* sum, float* acc) const {
   const int block = row.block_table[chunk];
   AttentionChunk c;
   c.num_q = config_.heads_per_kv();
@@ -227,6 +226,7 @@ void TileForward::attend(const BatchRow& row, const float* q, int layer, int kv_
   c.k = kv_.keys(block, layer, kv_head);
   c.v = kv_.values(block, layer, kv_head);
   c.length = std::min(kKvBlock, row.position + 1 - chunk * kKvBlock);
+  c.next = next;
   c.max = max;
   c.sum = sum;
   c.acc = acc;
@@ -251,23 +251,38 @@ void TileForward::attention_stage(const Worker& worker, const Batch& batch, int 
     for (int d = 0; d < dim; ++d) out[d] = acc[d] / sum;
   };
   if (spread) {
-    int64_t first_chunk = 0, task = 0;
+    struct Task {
+      const BatchRow* row;
+      int kv_head, chunk;
+      int64_t partial;
+    };
+    Task task{};  // waits until the next one is known
+    const auto run = [&](const uint16_t* next) {
+      if (task.row == nullptr) return;
+      float* p = chunk_at(task.partial);
+      const int first_head = task.kv_head * per_kv;
+      attend(*task.row, query(static_cast<int>(task.row - batch.rows.data())), layer, task.kv_head, task.chunk, next, p + first_head,
+             p + heads + first_head, p + 2 * heads + first_head * padded);
+    };
+    // Neighbours in a worker's share are neighbours in memory.
+    const int64_t all = total_chunks * config_.num_kv_heads, mine = worker.first(all), end = worker.last(all);
+    int64_t chunks_before = 0, number = 0;
     for (const BatchRow& row : batch.rows) {
-      const float* q = query(static_cast<int>(&row - batch.rows.data()));
       for (int c = 0; c < num_chunks(row); ++c)
-        for (int kv = 0; kv < config_.num_kv_heads; ++kv, ++task) {
-          if (task % worker.count != worker.index) continue;
-          float* p = chunk_at(first_chunk + c);
-          attend(row, q, layer, kv, c, p + kv * per_kv, p + heads + kv * per_kv, p + 2 * heads + kv * per_kv * padded);
+        for (int kv = 0; kv < config_.num_kv_heads; ++kv, ++number) {
+          if (number < mine || number >= end) continue;
+          run(kv_.keys(row.block_table[c], layer, kv));
+          task = {&row, kv, c, chunks_before + c};
         }
-      first_chunk += num_chunks(row);
+      chunks_before += num_chunks(row);
     }
+    run(nullptr);
     worker.sync();
-    first_chunk = task = 0;
+    int64_t first_chunk = 0, task_number = 0;
     for (int t = 0; t < tokens; ++t) {
       const int chunks = num_chunks(batch.rows[static_cast<size_t>(t)]);
-      for (int h = 0; h < heads; ++h, ++task) {
-        if (task % worker.count != worker.index) continue;
+      for (int h = 0; h < heads; ++h, ++task_number) {
+        if (task_number % worker.count != worker.index) continue;
         float* running = chunk_at(first_chunk);
         float* acc = running + 2 * heads + h * padded;
         for (int c = 1; c < chunks; ++c) {
@@ -286,9 +301,10 @@ void TileForward::attention_stage(const Worker& worker, const Batch& batch, int 
     const BatchRow& row = batch.rows[static_cast<size_t>(t)];
     for (int kv = 0; kv < config_.num_kv_heads; ++kv, ++task) {
       if (task % worker.count != worker.index) continue;
-      attend(row, query(t), layer, kv, 0, own, own + per_kv, own + 2 * per_kv);
+      const auto keys_of = [&](int c) { return c < num_chunks(row) ? kv_.keys(row.block_table[c], layer, kv) : nullptr; };
+      attend(row, query(t), layer, kv, 0, keys_of(1), own, own + per_kv, own + 2 * per_kv);
       for (int c = 1; c < num_chunks(row); ++c) {
-        attend(row, query(t), layer, kv, c, next, next + per_kv, next + 2 * per_kv);
+        attend(row, query(t), layer, kv, c, keys_of(c + 1), next, next + per_kv, next + 2 * per_kv);
         for (int h = 0; h < per_kv; ++h)
           kernels_.attention_merge(own + h, own + per_kv + h, own + 2 * per_kv + h * padded, next[h], next[per_kv + h],
                                    next + 2 * per_kv + h * padded, padded);
@@ -321,11 +337,9 @@ void TileForward::gate_up_stage(const Worker& worker, const Batch& batch, const 
   // A block of 32 products at a time: they are quantised for down_proj while they are in registers' reach.
   for (int g = part.first_group; g < part.last_group; g += kBlock / kLanes) {
     const int groups = std::min(kBlock / kLanes, part.last_group - g);
-    const auto from = static_cast<size_t>(g - part.first_group);
-    kernels_.matmul[static_cast<int>(gate.kind)](part.tiles + from * group_bytes(gate.kind, gate.cols), groups, gate.cols, x, tokens,
-                                                 gates, kBlock);
-    kernels_.matmul[static_cast<int>(up.kind)](
-        up.parts[static_cast<size_t>(worker.index)].tiles + from * group_bytes(up.kind, up.cols), groups, up.cols, x, tokens, ups, kBlock);
+    const int from = g - part.first_group;
+    kernels_.matmul[static_cast<int>(gate.kind)](gate.group(part, from), groups, gate.cols, x, tokens, gates, kBlock);
+    kernels_.matmul[static_cast<int>(up.kind)](up.group(up.parts[static_cast<size_t>(worker.index)], from), groups, up.cols, x, tokens, ups, kBlock);
     const int first = g * kLanes, count = std::min(groups * kLanes, gate.rows - first);
     for (int t = 0; t < tokens; ++t) {
       const ActRow& row = ffn_.rows()[t];

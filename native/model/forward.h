@@ -57,7 +57,8 @@ class TileForward final : public Forward {
   void project(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, Use use);
   // Writes rows [first, first + count) of k_proj or v_proj into the KV cache.
   void store_heads(const BatchRow& row, int layer, int first, int count, const float* values, bool is_key);
-  void attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, float* max, float* sum, float* acc) const;
+  void attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, const uint16_t* next, float* max, float* sum,
+              float* acc) const;
 
   float* hidden(int t) { return hidden_.data() + static_cast<size_t>(t) * hidden_stride_; }
   float* query(int t) { return query_.data() + static_cast<size_t>(t) * query_stride_; }

@@ -16,7 +16,7 @@ class KvCache {
         v_size_(static_cast<size_t>(kKvBlock) * config.padded_dim()),
         layer_size_((k_size_ + v_size_) * kv_heads_),
         block_size_(layer_size_ * config.num_layers),
-        arena_(block_size_ * num_blocks * sizeof(uint16_t), false) {}
+        arena_(block_size_ * num_blocks * sizeof(uint16_t), true) {}
 
   // f16 [kKvBlock / 16][head_dim][16] and f16 [kKvBlock][padded_dim].
   uint16_t* keys(int block, int layer, int kv_head) const {

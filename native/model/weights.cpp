@@ -18,6 +18,22 @@ struct Repack {
   const FileTensor* source;
 };
 
+// Matrices that are read in turns, `unit` row groups of each.
+struct Stream {
+  std::vector<Repack> items;
+  int unit;
+
+  size_t stride() const {
+    size_t bytes = 0;
+    for (const Repack& item : items) bytes += static_cast<size_t>(unit) * group_bytes(item.matrix->kind, item.matrix->cols);
+    return bytes;
+  }
+  size_t bytes(int worker) const {
+    const Matrix::Part& part = items.front().matrix->parts[static_cast<size_t>(worker)];
+    return static_cast<size_t>((part.last_group - part.first_group + unit - 1) / unit) * stride();
+  }
+};
+
 // Splits matrices that read the same input as if their row groups followed each other, so that workers share evenly.
 void split(const std::vector<Matrix*>& fused, int unit, int num_workers) {
   int total = 0;
@@ -50,22 +66,22 @@ void Matrix::dequantize_row(int row, float* out) const {
   const int group = row / kLanes;
   for (const Part& part : parts)
     if (group >= part.first_group && group < part.last_group) {
-      const uint8_t* tiles = part.tiles + static_cast<size_t>(group - part.first_group) * group_bytes(kind, cols);
-      dequantize_tile_row(kind, tiles, cols, row % kLanes, out);
+      dequantize_tile_row(kind, this->group(part, group - part.first_group), cols, row % kLanes, out);
       return;
     }
 }
 
 Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers& workers)
     : tied_(tensors.count("output.weight") == 0), layers_(static_cast<size_t>(config.num_layers)) {
-  std::vector<Repack> plan;  // in the order in which a decode step reads them, so that the hardware can run ahead
-  const auto place = [&](Matrix& matrix, const std::string& name) {
+  std::vector<Stream> plan;  // in the order in which a decode step reads them, so that the hardware can run ahead
+  const auto load = [&](Matrix& matrix, const std::string& name) -> Repack {
     const FileTensor& source = tensors.at(name);
     matrix.kind = tile_kind(source.type);
     matrix.rows = source.rows;
     matrix.cols = source.cols;
-    plan.push_back({&matrix, &source});
+    return {&matrix, &source};
   };
+  const auto place = [&](Matrix& matrix, const std::string& name) { plan.push_back({{load(matrix, name)}, 1}); };
   for (int i = 0; i < config.num_layers; ++i) {
     LayerWeights& layer = layers_[static_cast<size_t>(i)];
     const std::string prefix = "blk." + std::to_string(i) + ".";
@@ -73,8 +89,7 @@ Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers&
     place(layer.k_proj, prefix + "attn_k.weight");
     place(layer.v_proj, prefix + "attn_v.weight");
     place(layer.o_proj, prefix + "attn_output.weight");
-    place(layer.gate_proj, prefix + "ffn_gate.weight");
-    place(layer.up_proj, prefix + "ffn_up.weight");
+    plan.push_back({{load(layer.gate_proj, prefix + "ffn_gate.weight"), load(layer.up_proj, prefix + "ffn_up.weight")}, kGateUpUnit});
     place(layer.down_proj, prefix + "ffn_down.weight");
     split({&layer.q_proj, &layer.k_proj, &layer.v_proj}, 1, workers.count());
     split({&layer.o_proj}, 1, workers.count());
@@ -97,41 +112,46 @@ Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers&
   place(embedding_, "token_embd.weight");
   split({&embedding_}, 1, workers.count());
 
-  for (const Repack& item : plan)
-    if (tied_ || item.matrix != &embedding_)
-      bytes_per_token_ += static_cast<size_t>(item.matrix->num_groups()) * group_bytes(item.matrix->kind, item.matrix->cols);
+  for (const Stream& stream : plan)
+    for (const Repack& item : stream.items)
+      if (tied_ || item.matrix != &embedding_)
+        bytes_per_token_ += static_cast<size_t>(item.matrix->num_groups()) * group_bytes(item.matrix->kind, item.matrix->cols);
 
   for (int w = 0; w < workers.count(); ++w) {  // reserve on this thread, where a failure may throw
     size_t bytes = 0;
-    for (const Repack& item : plan) {
-      const Matrix::Part& part = item.matrix->parts[static_cast<size_t>(w)];
-      bytes += static_cast<size_t>(part.last_group - part.first_group) * group_bytes(item.matrix->kind, item.matrix->cols);
-    }
+    for (const Stream& stream : plan) bytes += stream.bytes(w);
     arenas_.emplace_back(bytes, true);
     const uint8_t* next = arenas_.back().data();
-    for (const Repack& item : plan) {
-      Matrix::Part& part = item.matrix->parts[static_cast<size_t>(w)];
-      part.tiles = next;
-      next += static_cast<size_t>(part.last_group - part.first_group) * group_bytes(item.matrix->kind, item.matrix->cols);
+    for (const Stream& stream : plan) {
+      const uint8_t* first = next;
+      for (const Repack& item : stream.items) {
+        Matrix& matrix = *item.matrix;
+        matrix.unit = stream.unit;
+        matrix.unit_stride = stream.stride();
+        matrix.parts[static_cast<size_t>(w)].tiles = first;
+        first += static_cast<size_t>(stream.unit) * group_bytes(matrix.kind, matrix.cols);
+      }
+      next += stream.bytes(w);
     }
   }
   std::atomic<bool> complete{true};
   workers.run([&](const Worker& worker) {
-    uint8_t* next = arenas_[static_cast<size_t>(worker.index)].data();
+    uint8_t* arena = arenas_[static_cast<size_t>(worker.index)].data();
     std::vector<uint8_t> scratch;
-    for (const Repack& item : plan) {
-      const Matrix& matrix = *item.matrix;
-      const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
-      for (int g = part.first_group; g < part.last_group; ++g, next += group_bytes(matrix.kind, matrix.cols)) {
-        const int first = g * kLanes, count = std::min(kLanes, matrix.rows - first);
-        const uint8_t* rows = read_rows(*item.source, first, count, scratch);
-        if (rows == nullptr) {
-          complete = false;
-          return;
+    for (const Stream& stream : plan)
+      for (const Repack& item : stream.items) {
+        const Matrix& matrix = *item.matrix;
+        const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
+        for (int g = part.first_group; g < part.last_group; ++g) {
+          const int first = g * kLanes, count = std::min(kLanes, matrix.rows - first);
+          const uint8_t* rows = read_rows(*item.source, first, count, scratch);
+          if (rows == nullptr) {
+            complete = false;
+            return;
+          }
+          repack_rows(item.source->type, rows, count, matrix.cols, arena + (matrix.group(part, g - part.first_group) - arena));
         }
-        repack_rows(item.source->type, rows, count, matrix.cols, next);
       }
-    }
   });
   if (!complete) throw FileEnded();
 }

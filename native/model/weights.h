@@ -17,12 +17,21 @@ struct Matrix {
     int last_group;  // exclusive
     const uint8_t* tiles;
   };
+  // Matrices that a stage reads in turns lie interleaved, so that a worker reads one stream: after `unit` row groups
+  // of this matrix come those of the others.
+  int unit = 1;
+  size_t unit_stride = 0;  // bytes from one unit to the next
+
   TileKind kind = TileKind::kF32;
   int rows = 0;
   int cols = 0;
   std::vector<Part> parts;  // one per worker
 
   int num_groups() const { return (rows + kLanes - 1) / kLanes; }
+  // Tiles of a part's row group number g, counted from its first; the groups up to the end of its unit follow.
+  const uint8_t* group(const Part& part, int g) const {
+    return part.tiles + unit_stride * static_cast<size_t>(g / unit) + group_bytes(kind, cols) * static_cast<size_t>(g % unit);
+  }
   void dequantize_row(int row, float* out) const;  // out f32 [cols]
 };
 
