@@ -21,6 +21,8 @@ inline F32 set1(float a) { ULTRAFAST_EACH(a); }
 inline F32 load(const float* p) { ULTRAFAST_EACH(p[i]); }
 inline F32 load_f16(const uint16_t* p) { ULTRAFAST_EACH(f16_to_f32(p[i])); }
 inline F32 load_bf16(const uint16_t* p) { ULTRAFAST_EACH(bf16_to_f32(p[i])); }
+inline F32 load_u8(const uint8_t* p) { ULTRAFAST_EACH(static_cast<float>(p[i])); }
+inline F32 load_i8(const uint8_t* p) { ULTRAFAST_EACH(static_cast<float>(static_cast<int8_t>(p[i]))); }
 inline void store(float* p, F32 a) { for (int i = 0; i < 16; ++i) p[i] = a.v[i]; }
 inline void store_f16(uint16_t* p, F32 a) { for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(a.v[i]); }
 inline F32 add(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] + b.v[i]); }
@@ -111,6 +113,41 @@ inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, I32* dot
   dot_rows<M>(weights, x, offset, dots);
 }
 
+// Element [4 * row + c] of vector k of a block of nibbles with fifth or upper bits behind them.
+inline int16_t five_bits(const uint8_t* block, int k, int row, int c) {
+  const int at = 4 * row + c, nibble = block[64 * (k % 4) + at] >> k / 4 * 4 & 15;
+  return static_cast<int16_t>(nibble | (block[256 + at] >> k & 1) << 4);
+}
+inline int16_t six_bits(const uint8_t* block, int k, int row, int c) {
+  const int at = 4 * row + c, nibble = block[64 * (k % 4) + at] >> k / 4 * 4 & 15;
+  return static_cast<int16_t>(nibble | (block[256 + 64 * (k / 4) + at] >> k % 4 * 2 & 3) << 4);
+}
+
+template <int M>
+inline void dot_five_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  int16_t weights[16][32];
+  for (int i = 0; i < 32; ++i)
+    for (int row = 0; row < 16; ++row) weights[row][i] = five_bits(block, i / 4, row, i % 4);
+  dot_rows<M>(weights, x, offset, dots);
+}
+
+// First the dot products of the first 16 inputs, then those of the others.
+template <int M>
+inline void dot_six_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  for (int part = 0; part < 2; ++part) {
+    int16_t weights[16][32] = {};
+    for (int i = 16 * part; i < 16 * part + 16; ++i)
+      for (int row = 0; row < 16; ++row) weights[row][i] = six_bits(block, i / 4, row, i % 4);
+    dot_rows<M>(weights, x, offset, dots + part * M);
+  }
+}
+
+inline int32_t sum_of_16(const ActRow& x, int offset) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += x.pairs[offset + i];
+  return sum;
+}
+
 // pairs[p][2 * row + i] is input 4 * (p / 2) + p % 2 + 2 * i, as in ActRow::pairs.
 inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
   for (int p = 0; p < 8; ++p)
@@ -128,11 +165,23 @@ inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) 
       for (int i = 0; i < 2; ++i) pairs[p][2 * row + i] = static_cast<int16_t>(tile[64 * (p / 2) + 4 * row + p % 2 + 2 * i] - offset);
 }
 
-template <int M>
+inline void unpack_five_bits(const uint8_t* block, int offset, int16_t (*pairs)[32]) {
+  for (int p = 0; p < 16; ++p)
+    for (int row = 0; row < 16; ++row)
+      for (int i = 0; i < 2; ++i) pairs[p][2 * row + i] = static_cast<int16_t>(five_bits(block, p / 2, row, p % 2 + 2 * i) - offset);
+}
+
+inline void unpack_six_bits(const uint8_t* block, int offset, int16_t (*pairs)[32]) {
+  for (int p = 0; p < 16; ++p)
+    for (int row = 0; row < 16; ++row)
+      for (int i = 0; i < 2; ++i) pairs[p][2 * row + i] = static_cast<int16_t>(six_bits(block, p / 2, row, p % 2 + 2 * i) - offset);
+}
+
+template <int M, int kPairs>
 inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
   for (int t = 0; t < M; ++t) {
     I32 total = {};
-    for (int p = 0; p < 16; ++p) {
+    for (int p = 0; p < kPairs; ++p) {
       const int16_t* pair = x[t].pairs + offset + 2 * p;
       for (int row = 0; row < 16; ++row) total.v[row] += pairs[p][2 * row] * pair[0] + pairs[p][2 * row + 1] * pair[1];
     }
