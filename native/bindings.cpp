@@ -38,7 +38,8 @@ void require(bool condition, const std::string& what) {
 FileTensor checked_tensor(const std::string& name, int type, int64_t rows, int64_t cols) {
   require(is_supported_type(type), name + ": unsupported tensor type");
   require(rows > 0 && cols > 0 && rows <= INT32_MAX && cols <= INT32_MAX, name + ": bad shape");
-  require(!is_quantized(tile_kind(type)) || cols % kBlock == 0, name + ": columns are not a multiple of 32");
+  const int block = file_block(type).cols;
+  require(cols % block == 0, name + ": columns are not a multiple of " + std::to_string(block));
   FileTensor tensor;
   tensor.type = type;
   tensor.rows = static_cast<int>(rows);

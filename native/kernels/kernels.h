@@ -14,32 +14,58 @@
 namespace ultrafast {
 
 constexpr int kLanes = 16;     // output rows of a tile
-constexpr int kBlock = 32;     // inputs of a quantised tile, and of one activation scale
+constexpr int kBlock = 32;     // inputs of a quantised block, and of one activation scale
+constexpr int kSuperBlock = 256;  // inputs of a tile whose blocks share factors
 constexpr int kKvBlock = 64;   // positions of a KV block, and of one attention chunk
 
 // Weight formats in memory. A tile is 16 output rows x 32 inputs; quantised tiles of one row group follow each other.
-//   kQ4_0  256 B nibbles, 16 f16 scales                       weight = scale * (nibble - 8)
-//   kQ4_1  256 B nibbles, 16 f16 scales, 16 f16 minima        weight = scale * nibble + minimum
-//   kQ8_0  512 B bytes, 16 f16 scales                         weight = scale * (byte - 128)
-//   kF16, kBF16, kF32   per input 16 values                   weight = value
-// Nibble byte [16 * 4 * j + 4 * row + c], j < 4: low half is input 4j + c, high half is input 16 + 4j + c.
-// Byte [16 * 4 * j + 4 * row + c], j < 8, is input 4j + c.
-enum class TileKind : int { kQ4_0, kQ4_1, kQ8_0, kF16, kBF16, kF32 };
-constexpr int kNumTileKinds = 6;
+//   kQ4_0  nibbles, 16 f16 scales                                      weight = scale * (q - 8)
+//   kQ4_1  nibbles, 16 f16 scales, 16 f16 minima                       weight = scale * q + minimum
+//   kQ5_0  nibbles, fifth bits, 16 f16 scales                          weight = scale * (q - 16)
+//   kQ5_1  nibbles, fifth bits, 16 f16 scales, 16 f16 minima           weight = scale * q + minimum
+//   kQ8_0  512 B bytes, 16 f16 scales                                  weight = scale * (byte - 128)
+//   kF16, kBF16, kF32   per input 16 values                            weight = value
+// Tiles of 16 rows x 256 inputs: f16 factors of the rows, then eight blocks of 32 inputs.
+//   kQ4_K  16 d, 16 dmin; nibbles, 16 u8 scales, 16 u8 minima          weight = (d * scale) * q - (dmin * minimum)
+//   kQ5_K  16 d, 16 dmin; nibbles, fifth bits, u8 as above             weight = (d * scale) * q - (dmin * minimum)
+//   kQ6_K  16 d; nibbles, upper bits, 16 i8 scales of the block's
+//          first 16 inputs, 16 of the others                           weight = (d * scale) * (q - 32)
+// A block's 32 inputs make eight vectors of 16 rows x 4 inputs: element [4 * row + c] of vector k is input 4k + c.
+//   bytes       512 B: the vectors in turn.
+//   nibbles     256 B, the lower four bits: byte [64 * k + 4 * row + c], k < 4, holds vector k low and vector k + 4 high.
+//   fifth bits   64 B: byte [4 * row + c], bit k, is of vector k.
+//   upper bits  128 B, bits five and six: byte [64 * h + 4 * row + c], bits 2k and 2k + 1, k < 4, are of vector 4h + k.
+enum class TileKind : int { kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K, kF16, kBF16, kF32 };
+constexpr int kNumTileKinds = 11;
 
-// Bytes of a row group (16 rows x cols inputs); quantised kinds need cols % 32 == 0.
-constexpr size_t group_bytes(TileKind kind, int cols) {
+constexpr bool is_quantized(TileKind kind) { return kind <= TileKind::kQ6_K; }
+
+// Inputs of a tile; a quantised matrix has whole tiles.
+constexpr int tile_cols(TileKind kind) {
+  return kind == TileKind::kQ4_K || kind == TileKind::kQ5_K || kind == TileKind::kQ6_K ? kSuperBlock : kBlock;
+}
+
+constexpr size_t tile_bytes(TileKind kind) {
   switch (kind) {
-    case TileKind::kQ4_0: return static_cast<size_t>(cols / kBlock) * (256 + 32);
-    case TileKind::kQ4_1: return static_cast<size_t>(cols / kBlock) * (256 + 64);
-    case TileKind::kQ8_0: return static_cast<size_t>(cols / kBlock) * (512 + 32);
+    case TileKind::kQ4_0: return 256 + 32;
+    case TileKind::kQ4_1: return 256 + 64;
+    case TileKind::kQ5_0: return 256 + 64 + 32;
+    case TileKind::kQ5_1: return 256 + 64 + 64;
+    case TileKind::kQ8_0: return 512 + 32;
+    case TileKind::kQ4_K: return 64 + 8 * (256 + 32);
+    case TileKind::kQ5_K: return 64 + 8 * (256 + 64 + 32);
+    case TileKind::kQ6_K: return 32 + 8 * (256 + 128 + 32);
     case TileKind::kF16:
-    case TileKind::kBF16: return static_cast<size_t>(cols) * kLanes * 2;
-    case TileKind::kF32: return static_cast<size_t>(cols) * kLanes * 4;
+    case TileKind::kBF16: return kBlock * kLanes * 2;
+    case TileKind::kF32: return kBlock * kLanes * 4;
   }
   return 0;
 }
-constexpr bool is_quantized(TileKind kind) { return kind <= TileKind::kQ8_0; }
+
+// Bytes of a row group (16 rows x cols inputs).
+constexpr size_t group_bytes(TileKind kind, int cols) {
+  return tile_bytes(kind) * static_cast<size_t>(cols) / static_cast<size_t>(tile_cols(kind));
+}
 
 // One token's input to a matrix. Quantised matrices read 16-bit fixed point per block of 32 inputs,
 // x = scale * (256 * hi + lo); others read f32.

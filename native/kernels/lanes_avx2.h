@@ -22,6 +22,13 @@ inline F32 load_bf16(const uint16_t* p) {
   const auto* v = reinterpret_cast<const __m128i*>(p);
   return {widen_bf16(_mm_loadu_si128(v)), widen_bf16(_mm_loadu_si128(v + 1))};
 }
+inline __m128i load8(const uint8_t* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+inline F32 load_u8(const uint8_t* p) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load8(p))), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load8(p + 8)))};
+}
+inline F32 load_i8(const uint8_t* p) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load8(p))), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load8(p + 8)))};
+}
 inline void store(float* p, F32 x) {
   _mm256_storeu_ps(p, x.a);
   _mm256_storeu_ps(p + 8, x.b);
@@ -106,6 +113,7 @@ inline __m256i broadcast4(const void* p) {
 constexpr int kTokensPerPass = 2;
 // From so many tokens on, unpacking a tile to 16-bit integers once is cheaper (docs/performance.md).
 constexpr int kMinPanelTokens = 8;
+constexpr int kTokensPerPanelPass = 4;
 
 constexpr int kHeadsPerPass = 2;  // query heads that share one pass over keys and values
 
@@ -169,6 +177,84 @@ inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, I32* dot
   }
 }
 
+// Eight rows of vector k of a block; what shifts bring from the neighbouring byte is masked away.
+inline __m256i nibble_vector(const uint8_t* block, int k) {
+  const __m256i packed = load256(block + 64 * (k % 4));
+  return _mm256_and_si256(k < 4 ? packed : _mm256_srli_epi16(packed, 4), _mm256_set1_epi8(15));
+}
+inline __m256i five_bit_vector(const uint8_t* block, int k) {
+  const __m256i fifth = load256(block + 256);
+  const __m256i placed = k < 4 ? _mm256_slli_epi16(fifth, 4 - k) : _mm256_srli_epi16(fifth, k - 4);
+  return _mm256_or_si256(nibble_vector(block, k), _mm256_and_si256(placed, _mm256_set1_epi8(16)));
+}
+inline __m256i six_bit_vector(const uint8_t* block, int k) {
+  const __m256i upper = load256(block + 256 + 64 * (k / 4));
+  const __m256i placed = k % 4 < 2 ? _mm256_slli_epi16(upper, 4 - 2 * (k % 4)) : _mm256_srli_epi16(upper, 2 * (k % 4) - 4);
+  return _mm256_or_si256(nibble_vector(block, k), _mm256_and_si256(placed, _mm256_set1_epi8(48)));
+}
+
+// As dot_nibbles, but a pair sum is up to 2 * 31 * 128 = 7936, so only four fit 16 bits.
+template <int M>
+inline void dot_five_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  const __m256i c256 = _mm256_set1_epi16(256), c1 = _mm256_set1_epi16(1);
+  for (int t = 0; t < M; ++t) dots[t].a = dots[t].b = _mm256_setzero_si256();
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    I32 hi[M], lo[M];
+    for (int t = 0; t < M; ++t) hi[t].a = hi[t].b = lo[t].a = lo[t].b = _mm256_setzero_si256();
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const int k = 4 * half + j;
+      const __m256i a = five_bit_vector(block, k), b = five_bit_vector(block + 32, k);
+#pragma GCC unroll 2
+      for (int t = 0; t < M; ++t) {
+        const __m256i x_hi = broadcast4(x[t].hi + offset + 4 * k), x_lo = broadcast4(x[t].lo + offset + 4 * k);
+        hi[t].a = _mm256_add_epi16(hi[t].a, _mm256_maddubs_epi16(a, x_hi));
+        hi[t].b = _mm256_add_epi16(hi[t].b, _mm256_maddubs_epi16(b, x_hi));
+        lo[t].a = _mm256_add_epi16(lo[t].a, _mm256_maddubs_epi16(a, x_lo));
+        lo[t].b = _mm256_add_epi16(lo[t].b, _mm256_maddubs_epi16(b, x_lo));
+        keep_order(hi[t].a, hi[t].b);
+        keep_order(lo[t].a, lo[t].b);
+      }
+    }
+    for (int t = 0; t < M; ++t) {
+      dots[t].a = _mm256_add_epi32(dots[t].a, _mm256_add_epi32(_mm256_madd_epi16(hi[t].a, c256), _mm256_madd_epi16(lo[t].a, c1)));
+      dots[t].b = _mm256_add_epi32(dots[t].b, _mm256_add_epi32(_mm256_madd_epi16(hi[t].b, c256), _mm256_madd_epi16(lo[t].b, c1)));
+    }
+  }
+}
+
+// As dot_bytes: of six bits only two pair sums would fit. First the dot products of the first 16 inputs, then the others'.
+template <int M>
+inline void dot_six_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  const __m256i mask = _mm256_set1_epi16(255);
+  for (int i = 0; i < 2 * M; ++i) dots[i].a = dots[i].b = _mm256_setzero_si256();
+#pragma GCC unroll 8
+  for (int k = 0; k < 8; ++k) {
+    const __m256i bytes_a = six_bit_vector(block, k), bytes_b = six_bit_vector(block + 32, k);
+    I32* part = dots + k / 4 * M;
+#pragma GCC unroll 2
+    for (int odd = 0; odd < 2; ++odd) {
+      const __m256i a = odd == 0 ? _mm256_and_si256(bytes_a, mask) : _mm256_srli_epi16(bytes_a, 8);
+      const __m256i b = odd == 0 ? _mm256_and_si256(bytes_b, mask) : _mm256_srli_epi16(bytes_b, 8);
+#pragma GCC unroll 2
+      for (int t = 0; t < M; ++t) {
+        const __m256i pair = broadcast4(x[t].pairs + offset + 4 * k + 2 * odd);
+        part[t].a = _mm256_add_epi32(part[t].a, _mm256_madd_epi16(a, pair));
+        part[t].b = _mm256_add_epi32(part[t].b, _mm256_madd_epi16(b, pair));
+        keep_order(part[t].a, part[t].b);
+      }
+    }
+  }
+}
+
+inline int32_t sum_of_16(const ActRow& x, int offset) {
+  const __m256i eight = _mm256_madd_epi16(load256(x.pairs + offset), _mm256_set1_epi16(1));
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
 inline void store_pair(int16_t* pairs, int half, __m256i x, int offset) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(pairs + 16 * half), _mm256_sub_epi16(x, _mm256_set1_epi16(static_cast<int16_t>(offset))));
 }
@@ -185,19 +271,36 @@ inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*pairs)[32]
     }
 }
 
-inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
-  for (int j = 0; j < 8; ++j)
-    for (int half = 0; half < 2; ++half) {
-      const __m256i bytes = load256(tile + 64 * j + 32 * half);
-      store_pair(pairs[2 * j], half, _mm256_and_si256(bytes, _mm256_set1_epi16(255)), offset);
-      store_pair(pairs[2 * j + 1], half, _mm256_srli_epi16(bytes, 8), offset);
-    }
+inline void store_bytes(int16_t (*pairs)[32], int k, int half, __m256i bytes, int offset) {
+  store_pair(pairs[2 * k], half, _mm256_and_si256(bytes, _mm256_set1_epi16(255)), offset);
+  store_pair(pairs[2 * k + 1], half, _mm256_srli_epi16(bytes, 8), offset);
 }
 
-template <int M>
-inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
+inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  for (int j = 0; j < 8; ++j)
+    for (int half = 0; half < 2; ++half) store_bytes(pairs, j, half, load256(tile + 64 * j + 32 * half), offset);
+}
+
+inline void unpack_five_bits(const uint8_t* block, int offset, int16_t (*pairs)[32]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < 8; ++k)
+    for (int half = 0; half < 2; ++half) store_bytes(pairs, k, half, five_bit_vector(block + 32 * half, k), offset);
+}
+
+inline void unpack_six_bits(const uint8_t* block, int offset, int16_t (*pairs)[32]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < 8; ++k)
+    for (int half = 0; half < 2; ++half) store_bytes(pairs, k, half, six_bit_vector(block + 32 * half, k), offset);
+}
+
+// Part number `part` of kParts of an unpacked block.
+template <int M, int kParts>
+inline void dot_pairs(const int16_t (*pairs)[32], int part, const ActRow* x, int offset, I32* dots) {
+  constexpr int kPairs = 16 / kParts;
+  pairs += part * kPairs;
+  offset += 2 * part * kPairs;
 #pragma GCC unroll 16
-  for (int p = 0; p < 16; ++p) {
+  for (int p = 0; p < kPairs; ++p) {
     const __m256i a = load256(pairs[p]), b = load256(pairs[p] + 16);
 #pragma GCC unroll 4
     for (int t = 0; t < M; ++t) {

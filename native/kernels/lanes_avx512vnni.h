@@ -22,6 +22,12 @@ inline F32 load_bf16(const uint16_t* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
+inline F32 load_u8(const uint8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+inline F32 load_i8(const uint8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 inline void store(float* p, F32 x) { _mm512_storeu_ps(p, x.v); }
 inline void store_f16(uint16_t* p, F32 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT));
@@ -75,6 +81,7 @@ inline int32_t store_fixed(const ActRow& out, int offset, I32 x, I32 y) {
 // Tokens that share one pass over a tile, and from how many on unpacking a tile to 16-bit integers once is cheaper.
 constexpr int kTokensPerPass = 4;
 constexpr int kMinPanelTokens = 8;
+constexpr int kTokensPerPanelPass = 8;  // as many sums at once hide the latency of a multiply-add
 constexpr int kHeadsPerPass = 4;  // query heads that share one pass over keys and values
 
 inline __m512i broadcast4(const void* p) {
@@ -128,6 +135,78 @@ inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, I32* dot
   }
 }
 
+// The eight vectors of a block.
+inline void load_nibbles(const uint8_t* block, __m512i* vectors) {
+  const __m512i mask = _mm512_set1_epi8(15);
+  for (int k = 0; k < 4; ++k) {
+    const __m512i packed = _mm512_loadu_si512(block + 64 * k);
+    vectors[k] = _mm512_and_si512(packed, mask);
+    vectors[4 + k] = _mm512_and_si512(_mm512_srli_epi16(packed, 4), mask);
+  }
+}
+
+// What shifts bring from the neighbouring byte is masked away.
+inline void add_bits(__m512i& vector, __m512i bits, __m512i mask) { vector = _mm512_or_si512(vector, _mm512_and_si512(bits, mask)); }
+
+inline void load_five_bits(const uint8_t* block, __m512i* vectors) {
+  load_nibbles(block, vectors);
+  const __m512i fifth = _mm512_loadu_si512(block + 256), mask = _mm512_set1_epi8(16);
+  add_bits(vectors[0], _mm512_slli_epi16(fifth, 4), mask);
+  add_bits(vectors[1], _mm512_slli_epi16(fifth, 3), mask);
+  add_bits(vectors[2], _mm512_slli_epi16(fifth, 2), mask);
+  add_bits(vectors[3], _mm512_slli_epi16(fifth, 1), mask);
+  add_bits(vectors[4], fifth, mask);
+  add_bits(vectors[5], _mm512_srli_epi16(fifth, 1), mask);
+  add_bits(vectors[6], _mm512_srli_epi16(fifth, 2), mask);
+  add_bits(vectors[7], _mm512_srli_epi16(fifth, 3), mask);
+}
+
+inline void load_six_bits(const uint8_t* block, __m512i* vectors) {
+  load_nibbles(block, vectors);
+  const __m512i mask = _mm512_set1_epi8(48);
+  for (int k = 0; k < 8; k += 4) {
+    const __m512i upper = _mm512_loadu_si512(block + 256 + 16 * k);
+    add_bits(vectors[k], _mm512_slli_epi16(upper, 4), mask);
+    add_bits(vectors[k + 1], _mm512_slli_epi16(upper, 2), mask);
+    add_bits(vectors[k + 2], upper, mask);
+    add_bits(vectors[k + 3], _mm512_srli_epi16(upper, 2), mask);
+  }
+}
+
+// Four vectors times 16 inputs.
+inline __m512i dot_four(const __m512i* vectors, const int8_t* hi, const int8_t* lo) {
+  __m512i hi_dot = _mm512_setzero_si512(), lo_dot = hi_dot;
+  for (int k = 0; k < 4; ++k) {
+    hi_dot = _mm512_dpbusd_epi32(hi_dot, vectors[k], broadcast4(hi + 4 * k));
+    lo_dot = _mm512_dpbusd_epi32(lo_dot, vectors[k], broadcast4(lo + 4 * k));
+  }
+  return _mm512_add_epi32(_mm512_slli_epi32(hi_dot, 8), lo_dot);
+}
+
+template <int M>
+inline void dot_five_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  __m512i vectors[8];
+  load_five_bits(block, vectors);
+  for (int t = 0; t < M; ++t)
+    dots[t] = {_mm512_add_epi32(dot_four(vectors, x[t].hi + offset, x[t].lo + offset),
+                                dot_four(vectors + 4, x[t].hi + offset + 16, x[t].lo + offset + 16))};
+}
+
+// First the dot products of the first 16 inputs, then those of the others.
+template <int M>
+inline void dot_six_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  __m512i vectors[8];
+  load_six_bits(block, vectors);
+  for (int t = 0; t < M; ++t) {
+    dots[t] = {dot_four(vectors, x[t].hi + offset, x[t].lo + offset)};
+    dots[M + t] = {dot_four(vectors + 4, x[t].hi + offset + 16, x[t].lo + offset + 16)};
+  }
+}
+
+inline int32_t sum_of_16(const ActRow& x, int offset) {
+  return _mm512_reduce_add_epi32(_mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.pairs + offset))));
+}
+
 inline void store_pair(int16_t* pairs, __m512i x, int offset) {
   _mm512_storeu_si512(pairs, _mm512_sub_epi16(x, _mm512_set1_epi16(static_cast<int16_t>(offset))));
 }
@@ -143,18 +222,36 @@ inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*pairs)[32]
   }
 }
 
-inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
-  for (int j = 0; j < 8; ++j) {
-    const __m512i bytes = _mm512_loadu_si512(tile + 64 * j);
-    store_pair(pairs[2 * j], _mm512_and_si512(bytes, _mm512_set1_epi16(255)), offset);
-    store_pair(pairs[2 * j + 1], _mm512_srli_epi16(bytes, 8), offset);
-  }
+inline void store_bytes(int16_t (*pairs)[32], int k, __m512i bytes, int offset) {
+  store_pair(pairs[2 * k], _mm512_and_si512(bytes, _mm512_set1_epi16(255)), offset);
+  store_pair(pairs[2 * k + 1], _mm512_srli_epi16(bytes, 8), offset);
 }
 
-template <int M>
-inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
+inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
+  for (int j = 0; j < 8; ++j) store_bytes(pairs, j, _mm512_loadu_si512(tile + 64 * j), offset);
+}
+
+inline void unpack_five_bits(const uint8_t* block, int offset, int16_t (*pairs)[32]) {
+  __m512i vectors[8];
+  load_five_bits(block, vectors);
+  for (int k = 0; k < 8; ++k) store_bytes(pairs, k, vectors[k], offset);
+}
+
+inline void unpack_six_bits(const uint8_t* block, int offset, int16_t (*pairs)[32]) {
+  __m512i vectors[8];
+  load_six_bits(block, vectors);
+  for (int k = 0; k < 8; ++k) store_bytes(pairs, k, vectors[k], offset);
+}
+
+// Part number `part` of kParts of an unpacked block.
+template <int M, int kParts>
+inline void dot_pairs(const int16_t (*pairs)[32], int part, const ActRow* x, int offset, I32* dots) {
+  constexpr int kPairs = 16 / kParts;
+  pairs += part * kPairs;
+  offset += 2 * part * kPairs;
   for (int t = 0; t < M; ++t) dots[t].v = _mm512_setzero_si512();
-  for (int p = 0; p < 16; ++p) {
+#pragma GCC unroll 16
+  for (int p = 0; p < kPairs; ++p) {
     const __m512i weights = _mm512_loadu_si512(pairs[p]);
     for (int t = 0; t < M; ++t) dots[t].v = _mm512_dpwssd_epi32(dots[t].v, weights, broadcast4(x[t].pairs + offset + 2 * p));
   }

@@ -21,6 +21,8 @@ inline F32 set1(float a) { ULTRAFAST_EACH(a); }
 inline F32 load(const float* p) { ULTRAFAST_EACH(p[i]); }
 inline F32 load_f16(const uint16_t* p) { ULTRAFAST_EACH(f16_to_f32(p[i])); }
 inline F32 load_bf16(const uint16_t* p) { ULTRAFAST_EACH(bf16_to_f32(p[i])); }
+inline F32 load_u8(const uint8_t* p) { ULTRAFAST_EACH(static_cast<float>(p[i])); }
+inline F32 load_i8(const uint8_t* p) { ULTRAFAST_EACH(static_cast<float>(static_cast<int8_t>(p[i]))); }
 inline void store(float* p, F32 a) { for (int i = 0; i < 16; ++i) p[i] = a.v[i]; }
 inline void store_f16(uint16_t* p, F32 a) { for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(a.v[i]); }
 inline F32 add(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] + b.v[i]); }
@@ -73,72 +75,91 @@ inline int32_t store_fixed(const ActRow& out, int offset, I32 a, I32 b) {
 
 constexpr int kTokensPerPass = 4;
 constexpr int kMinPanelTokens = 8;
+constexpr int kTokensPerPanelPass = 4;
 constexpr int kHeadsPerPass = 4;  // query heads that share one pass over keys and values
 
-// Integer dot products of one tile with the same block of M tokens: dots[t] = sum (nibble or byte) * (256 * hi + lo).
-// Weights are first laid out by row as 16-bit numbers: a shape that any compiler turns into packed multiply-adds.
-template <int M>
-inline void dot_rows(const int16_t (*weights)[32], const ActRow* x, int offset, I32* dots) {
+// A block's weights minus `offset`, laid out by row: a shape that any compiler turns into packed multiply-adds.
+inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*rows)[32]) {
+  for (int j = 0; j < 4; ++j)
+    for (int row = 0; row < 16; ++row)
+      for (int c = 0; c < 4; ++c) {
+        const uint8_t byte = tile[64 * j + 4 * row + c];
+        rows[row][4 * j + c] = static_cast<int16_t>((byte & 15) - offset);
+        rows[row][16 + 4 * j + c] = static_cast<int16_t>((byte >> 4) - offset);
+      }
+}
+
+inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*rows)[32]) {
+  for (int j = 0; j < 8; ++j)
+    for (int row = 0; row < 16; ++row)
+      for (int c = 0; c < 4; ++c) rows[row][4 * j + c] = static_cast<int16_t>(tile[64 * j + 4 * row + c] - offset);
+}
+
+inline void unpack_five_bits(const uint8_t* block, int offset, int16_t (*rows)[32]) {
+  unpack_nibbles(block, offset, rows);
+  for (int i = 0; i < 32; ++i)
+    for (int row = 0; row < 16; ++row)
+      rows[row][i] = static_cast<int16_t>(rows[row][i] + (block[256 + 4 * row + i % 4] >> i / 4 & 1) * 16);
+}
+
+inline void unpack_six_bits(const uint8_t* block, int offset, int16_t (*rows)[32]) {
+  unpack_nibbles(block, offset, rows);
+  for (int i = 0; i < 32; ++i)
+    for (int row = 0; row < 16; ++row)
+      rows[row][i] = static_cast<int16_t>(rows[row][i] + (block[256 + i / 16 * 64 + 4 * row + i % 4] >> i / 4 % 4 * 2 & 3) * 16);
+}
+
+// Integer dot products of a block's part number `part` of kParts with the same inputs of M tokens.
+template <int M, int kParts>
+inline void dot_pairs(const int16_t (*rows)[32], int part, const ActRow* x, int offset, I32* dots) {
+  constexpr int kInputs = 32 / kParts;
+  const int first = part * kInputs;
   for (int t = 0; t < M; ++t) {
-    int16_t input[32];
-    for (int i = 0; i < 32; ++i) input[i] = static_cast<int16_t>(256 * x[t].hi[offset + i] + x[t].lo[offset + i]);
+    int16_t input[kInputs];
+    for (int i = 0; i < kInputs; ++i)
+      input[i] = static_cast<int16_t>(256 * x[t].hi[offset + first + i] + x[t].lo[offset + first + i]);
     for (int row = 0; row < 16; ++row) {
       int32_t total = 0;
-      for (int i = 0; i < 32; ++i) total += weights[row][i] * input[i];
+      for (int i = 0; i < kInputs; ++i) total += rows[row][first + i] * input[i];
       dots[t].v[row] = total;
     }
   }
 }
 
+// The same straight from a tile: dots[t] = sum of quants * (256 * hi + lo).
 template <int M>
 inline void dot_nibbles(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
-  int16_t weights[16][32];
-  for (int j = 0; j < 4; ++j)
-    for (int row = 0; row < 16; ++row)
-      for (int c = 0; c < 4; ++c) {
-        const uint8_t byte = tile[64 * j + 4 * row + c];
-        weights[row][4 * j + c] = byte & 15;
-        weights[row][16 + 4 * j + c] = byte >> 4;
-      }
-  dot_rows<M>(weights, x, offset, dots);
+  int16_t rows[16][32];
+  unpack_nibbles(tile, 0, rows);
+  dot_pairs<M, 1>(rows, 0, x, offset, dots);
 }
 
 template <int M>
 inline void dot_bytes(const uint8_t* tile, const ActRow* x, int offset, I32* dots) {
-  int16_t weights[16][32];
-  for (int j = 0; j < 8; ++j)
-    for (int row = 0; row < 16; ++row)
-      for (int c = 0; c < 4; ++c) weights[row][4 * j + c] = tile[64 * j + 4 * row + c];
-  dot_rows<M>(weights, x, offset, dots);
-}
-
-// pairs[p][2 * row + i] is input 4 * (p / 2) + p % 2 + 2 * i, as in ActRow::pairs.
-inline void unpack_nibbles(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
-  for (int p = 0; p < 8; ++p)
-    for (int row = 0; row < 16; ++row)
-      for (int i = 0; i < 2; ++i) {
-        const uint8_t byte = tile[64 * (p / 2) + 4 * row + p % 2 + 2 * i];
-        pairs[p][2 * row + i] = static_cast<int16_t>((byte & 15) - offset);
-        pairs[8 + p][2 * row + i] = static_cast<int16_t>((byte >> 4) - offset);
-      }
-}
-
-inline void unpack_bytes(const uint8_t* tile, int offset, int16_t (*pairs)[32]) {
-  for (int p = 0; p < 16; ++p)
-    for (int row = 0; row < 16; ++row)
-      for (int i = 0; i < 2; ++i) pairs[p][2 * row + i] = static_cast<int16_t>(tile[64 * (p / 2) + 4 * row + p % 2 + 2 * i] - offset);
+  int16_t rows[16][32];
+  unpack_bytes(tile, 0, rows);
+  dot_pairs<M, 1>(rows, 0, x, offset, dots);
 }
 
 template <int M>
-inline void dot_pairs(const int16_t (*pairs)[32], const ActRow* x, int offset, I32* dots) {
-  for (int t = 0; t < M; ++t) {
-    I32 total = {};
-    for (int p = 0; p < 16; ++p) {
-      const int16_t* pair = x[t].pairs + offset + 2 * p;
-      for (int row = 0; row < 16; ++row) total.v[row] += pairs[p][2 * row] * pair[0] + pairs[p][2 * row + 1] * pair[1];
-    }
-    dots[t] = total;
-  }
+inline void dot_five_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  int16_t rows[16][32];
+  unpack_five_bits(block, 0, rows);
+  dot_pairs<M, 1>(rows, 0, x, offset, dots);
+}
+
+// First the dot products of the first 16 inputs, then those of the others.
+template <int M>
+inline void dot_six_bits(const uint8_t* block, const ActRow* x, int offset, I32* dots) {
+  int16_t rows[16][32];
+  unpack_six_bits(block, 0, rows);
+  for (int part = 0; part < 2; ++part) dot_pairs<M, 2>(rows, part, x, offset, dots + part * M);
+}
+
+inline int32_t sum_of_16(const ActRow& x, int offset) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += x.pairs[offset + i];
+  return sum;
 }
 
 inline I32 sub_i32(I32 a, int32_t y) {

@@ -11,78 +11,163 @@ namespace ultrafast {
 
 namespace {
 
-// Blocks of 32 values as the file stores them: f16 scale (, f16 minimum), then the quants.
-constexpr size_t kBlockBytesQ4_0 = 2 + 16;
-constexpr size_t kBlockBytesQ4_1 = 4 + 16;
-constexpr size_t kBlockBytesQ8_0 = 2 + 32;
+// ---- one row's 32 quants in a block of 16 rows, laid out as kernels.h says ----
 
-uint16_t load_u16(const uint8_t* p) {
-  uint16_t value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
+constexpr int kNibbles = 256, kFifthBits = 64, kUpperBits = 128;  // bytes
+
+void place_nibbles(const uint8_t* quants, int lane, uint8_t* block) {
+  for (int i = 0; i < 16; ++i)
+    block[64 * (i / 4) + 4 * lane + i % 4] = static_cast<uint8_t>((quants[i] & 15) | (quants[16 + i] & 15) << 4);
 }
 
-// Both the file's nibble blocks and ours keep input i in the low half and input i + 16 in the high half of a byte.
-void place_nibbles(const uint8_t* quants, int lane, uint8_t* tile) {
-  for (int j = 0; j < 4; ++j) std::memcpy(tile + 64 * j + 4 * lane, quants + 4 * j, 4);
+void place_fifth_bits(const uint8_t* quants, int lane, uint8_t* bits) {
+  for (int c = 0; c < 4; ++c) {
+    int byte = 0;
+    for (int k = 0; k < 8; ++k) byte |= (quants[4 * k + c] >> 4 & 1) << k;
+    bits[4 * lane + c] = static_cast<uint8_t>(byte);
+  }
+}
+
+void place_upper_bits(const uint8_t* quants, int lane, uint8_t* bits) {
+  for (int half = 0; half < 2; ++half)
+    for (int c = 0; c < 4; ++c) {
+      int byte = 0;
+      for (int k = 0; k < 4; ++k) byte |= (quants[16 * half + 4 * k + c] >> 4 & 3) << 2 * k;
+      bits[64 * half + 4 * lane + c] = static_cast<uint8_t>(byte);
+    }
+}
+
+int nibble_at(const uint8_t* block, int lane, int i) {
+  const uint8_t both = block[64 * (i % 16 / 4) + 4 * lane + i % 4];
+  return i < 16 ? both & 15 : both >> 4;
+}
+
+int five_bits_at(const uint8_t* block, int lane, int i) {
+  return nibble_at(block, lane, i) | (block[kNibbles + 4 * lane + i % 4] >> i / 4 & 1) << 4;
+}
+
+int six_bits_at(const uint8_t* block, int lane, int i) {
+  return nibble_at(block, lane, i) | (block[kNibbles + 64 * (i / 16) + 4 * lane + i % 4] >> i % 16 / 4 * 2 & 3) << 4;
 }
 
 void place_f16(const uint8_t* value, int lane, uint8_t* array) { std::memcpy(array + 2 * lane, value, 2); }
 
-void repack_row(int type, const uint8_t* row, int cols, int lane, uint8_t* tiles) {
-  const int blocks = cols / kBlock;
-  switch (type) {
-    case kFileQ4_0:
-      for (int b = 0; b < blocks; ++b, row += kBlockBytesQ4_0, tiles += 288) {
-        place_nibbles(row + 2, lane, tiles);
-        place_f16(row, lane, tiles + 256);
+float f16_of(const uint8_t* array, int lane) { return f16_to_f32(load_u16(array + 2 * lane)); }
+
+// ---- one row's block of the file into a tile ----
+
+void repack_block(int type, const uint8_t* block, int lane, uint8_t* tile) {
+  uint8_t quants[kBlock];
+  unpack_quants(type, block, 0, quants);
+  if (type == kFileQ8_0) {
+    for (int i = 0; i < kBlock; ++i) tile[64 * (i / 4) + 4 * lane + i % 4] = quants[i];
+    place_f16(block, lane, tile + 512);
+    return;
+  }
+  place_nibbles(quants, lane, tile);
+  uint8_t* scales = tile + kNibbles;
+  if (type == kFileQ5_0 || type == kFileQ5_1) {
+    place_fifth_bits(quants, lane, scales);
+    scales += kFifthBits;
+  }
+  place_f16(block, lane, scales);
+  if (type == kFileQ4_1 || type == kFileQ5_1) place_f16(block + 2, lane, scales + 32);
+}
+
+void repack_super_block(int type, const uint8_t* block, int lane, uint8_t* tile) {
+  const uint8_t* scales_of_q6_k = block + kScalesOfQ6_K;
+  if (type == kFileQ6_K) {
+    place_f16(scales_of_q6_k + 16, lane, tile);
+    tile += 32;
+  } else {
+    place_f16(block, lane, tile);
+    place_f16(block + 2, lane, tile + 32);
+    tile += 64;
+  }
+  for (int part = 0; part < kSuperBlock / kBlock; ++part) {
+    uint8_t quants[kBlock];
+    unpack_quants(type, block, part, quants);
+    place_nibbles(quants, lane, tile);
+    tile += kNibbles;
+    if (type == kFileQ6_K) {
+      place_upper_bits(quants, lane, tile);
+      tile += kUpperBits;
+      tile[lane] = scales_of_q6_k[2 * part];
+      tile[16 + lane] = scales_of_q6_k[2 * part + 1];
+    } else {
+      if (type == kFileQ5_K) {
+        place_fifth_bits(quants, lane, tile);
+        tile += kFifthBits;
       }
-      break;
-    case kFileQ4_1:
-      for (int b = 0; b < blocks; ++b, row += kBlockBytesQ4_1, tiles += 320) {
-        place_nibbles(row + 4, lane, tiles);
-        place_f16(row, lane, tiles + 256);
-        place_f16(row + 2, lane, tiles + 288);
-      }
-      break;
-    case kFileQ8_0:
-      for (int b = 0; b < blocks; ++b, row += kBlockBytesQ8_0, tiles += 544) {
-        for (int i = 0; i < 32; ++i) tiles[64 * (i / 4) + 4 * lane + i % 4] = static_cast<uint8_t>(row[2 + i] ^ 0x80);  // + 128
-        place_f16(row, lane, tiles + 512);
-      }
-      break;
-    default: {
-      const size_t size = type == kFileF32 ? 4 : 2;
-      for (int i = 0; i < cols; ++i) std::memcpy(tiles + (static_cast<size_t>(i) * kLanes + lane) * size, row + i * size, size);
+      const ScaleMinimum six_bits = unpack_scale_minimum(block, part);
+      tile[lane] = six_bits.scale;
+      tile[16 + lane] = six_bits.minimum;
     }
+    tile += 32;
   }
 }
 
-}  // namespace
-
-bool is_supported_type(int type) {
-  return type == kFileF32 || type == kFileF16 || type == kFileBF16 || type == kFileQ4_0 || type == kFileQ4_1 || type == kFileQ8_0;
+void repack_row(int type, const uint8_t* row, int cols, int lane, uint8_t* tiles) {
+  const TileKind kind = tile_kind(type);
+  const FileBlock block = file_block(type);
+  if (!is_quantized(kind)) {
+    for (int i = 0; i < cols; ++i) std::memcpy(tiles + (static_cast<size_t>(i) * kLanes + lane) * block.bytes, row + i * block.bytes, block.bytes);
+    return;
+  }
+  const auto repack = block.cols == kSuperBlock ? repack_super_block : repack_block;
+  for (int b = 0; b < cols / block.cols; ++b, row += block.bytes, tiles += tile_bytes(kind)) repack(type, row, lane, tiles);
 }
+
+// The value of input i of a tile.
+float weight_at(TileKind kind, const uint8_t* tile, int lane, int i) {
+  const auto quant = [](int q) { return static_cast<float>(q); };
+  // Within tiles of eight blocks: the block, and the input in it.
+  const int b = i / kBlock, c = i % kBlock;
+  switch (kind) {
+    case TileKind::kQ4_0: return f16_of(tile + 256, lane) * quant(nibble_at(tile, lane, i) - 8);
+    case TileKind::kQ4_1: return f16_of(tile + 256, lane) * quant(nibble_at(tile, lane, i)) + f16_of(tile + 288, lane);
+    case TileKind::kQ5_0: return f16_of(tile + 320, lane) * quant(five_bits_at(tile, lane, i) - 16);
+    case TileKind::kQ5_1: return f16_of(tile + 320, lane) * quant(five_bits_at(tile, lane, i)) + f16_of(tile + 352, lane);
+    case TileKind::kQ8_0: return f16_of(tile + 512, lane) * quant(tile[64 * (i / 4) + 4 * lane + i % 4] - 128);
+    case TileKind::kQ4_K: {
+      const uint8_t* block = tile + 64 + b * (kNibbles + 32);
+      const uint8_t* scales = block + kNibbles + lane;
+      return f16_of(tile, lane) * scales[0] * quant(nibble_at(block, lane, c)) - f16_of(tile + 32, lane) * scales[16];
+    }
+    case TileKind::kQ5_K: {
+      const uint8_t* block = tile + 64 + b * (kNibbles + kFifthBits + 32);
+      const uint8_t* scales = block + kNibbles + kFifthBits + lane;
+      return f16_of(tile, lane) * scales[0] * quant(five_bits_at(block, lane, c)) - f16_of(tile + 32, lane) * scales[16];
+    }
+    case TileKind::kQ6_K: {
+      const uint8_t* block = tile + 32 + b * (kNibbles + kUpperBits + 32);
+      const auto scale = static_cast<int8_t>(block[kNibbles + kUpperBits + c / 16 * 16 + lane]);
+      return f16_of(tile, lane) * scale * quant(six_bits_at(block, lane, c) - 32);
+    }
+    case TileKind::kF16: return f16_of(tile + i * kLanes * 2, lane);
+    case TileKind::kBF16: return bf16_to_f32(load_u16(tile + (i * kLanes + lane) * 2));
+    case TileKind::kF32: break;
+  }
+  float value;
+  std::memcpy(&value, tile + (i * kLanes + lane) * 4, 4);
+  return value;
+}
+
+}  // namespace
 
 TileKind tile_kind(int type) {
   switch (type) {
     case kFileQ4_0: return TileKind::kQ4_0;
     case kFileQ4_1: return TileKind::kQ4_1;
+    case kFileQ5_0: return TileKind::kQ5_0;
+    case kFileQ5_1: return TileKind::kQ5_1;
     case kFileQ8_0: return TileKind::kQ8_0;
+    case kFileQ4_K: return TileKind::kQ4_K;
+    case kFileQ5_K: return TileKind::kQ5_K;
+    case kFileQ6_K: return TileKind::kQ6_K;
     case kFileF16: return TileKind::kF16;
     case kFileBF16: return TileKind::kBF16;
     default: return TileKind::kF32;
-  }
-}
-
-size_t file_row_bytes(int type, int cols) {
-  const auto n = static_cast<size_t>(cols);
-  switch (type) {
-    case kFileQ4_0: return n / kBlock * kBlockBytesQ4_0;
-    case kFileQ4_1: return n / kBlock * kBlockBytesQ4_1;
-    case kFileQ8_0: return n / kBlock * kBlockBytesQ8_0;
-    case kFileF32: return n * 4;
-    default: return n * 2;
   }
 }
 
@@ -106,55 +191,8 @@ void repack_rows(int type, const uint8_t* data, int rows, int cols, uint8_t* til
 }
 
 void dequantize_tile_row(TileKind kind, const uint8_t* tiles, int cols, int lane, float* out) {
-  const size_t tile_bytes = group_bytes(kind, kBlock);
-  for (int i = 0; i < cols; ++i) {
-    const int c = i % kBlock;
-    const uint8_t* tile = tiles + static_cast<size_t>(i / kBlock) * tile_bytes;
-    const uint8_t nibbles = tile[64 * (c % 16 / 4) + 4 * lane + c % 4];
-    const int nibble = c < 16 ? nibbles & 15 : nibbles >> 4;
-    switch (kind) {
-      case TileKind::kQ4_0: out[i] = f16_to_f32(load_u16(tile + 256 + 2 * lane)) * static_cast<float>(nibble - 8); break;
-      case TileKind::kQ4_1:
-        out[i] = f16_to_f32(load_u16(tile + 256 + 2 * lane)) * static_cast<float>(nibble) + f16_to_f32(load_u16(tile + 288 + 2 * lane));
-        break;
-      case TileKind::kQ8_0:
-        out[i] = f16_to_f32(load_u16(tile + 512 + 2 * lane)) * static_cast<float>(tile[64 * (c / 4) + 4 * lane + c % 4] - 128);
-        break;
-      case TileKind::kF16: out[i] = f16_to_f32(load_u16(tile + (c * kLanes + lane) * 2)); break;
-      case TileKind::kBF16: out[i] = bf16_to_f32(load_u16(tile + (c * kLanes + lane) * 2)); break;
-      case TileKind::kF32: std::memcpy(out + i, tile + (c * kLanes + lane) * 4, 4); break;
-    }
-  }
-}
-
-void dequantize_row(int type, const uint8_t* row, int cols, float* out) {
-  switch (type) {
-    case kFileF32: std::memcpy(out, row, static_cast<size_t>(cols) * 4); return;
-    case kFileF16:
-      for (int i = 0; i < cols; ++i) out[i] = f16_to_f32(load_u16(row + 2 * i));
-      return;
-    case kFileBF16:
-      for (int i = 0; i < cols; ++i) out[i] = bf16_to_f32(load_u16(row + 2 * i));
-      return;
-    case kFileQ8_0:
-      for (int b = 0; b < cols / kBlock; ++b, row += kBlockBytesQ8_0)
-        for (int i = 0; i < kBlock; ++i)
-          *out++ = f16_to_f32(load_u16(row)) * static_cast<float>(static_cast<int8_t>(row[2 + i]));
-      return;
-    default: break;
-  }
-  const bool has_minimum = type == kFileQ4_1;
-  for (int b = 0; b < cols / kBlock; ++b, out += kBlock) {
-    const float scale = f16_to_f32(load_u16(row));
-    const float minimum = has_minimum ? f16_to_f32(load_u16(row + 2)) : 0.0f;
-    const uint8_t* quants = row + (has_minimum ? 4 : 2);
-    for (int i = 0; i < 16; ++i) {
-      const int low = quants[i] & 15, high = quants[i] >> 4;
-      out[i] = has_minimum ? scale * static_cast<float>(low) + minimum : scale * static_cast<float>(low - 8);
-      out[i + 16] = has_minimum ? scale * static_cast<float>(high) + minimum : scale * static_cast<float>(high - 8);
-    }
-    row += has_minimum ? kBlockBytesQ4_1 : kBlockBytesQ4_0;
-  }
+  for (int i = 0; i < cols; ++i)
+    out[i] = weight_at(kind, tiles + static_cast<size_t>(i / tile_cols(kind)) * tile_bytes(kind), lane, i % tile_cols(kind));
 }
 
 }  // namespace ultrafast

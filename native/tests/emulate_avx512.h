@@ -53,6 +53,7 @@ inline int32_t emulated_round(float x) {
 
 // ---- 128 and 256 bits ----
 inline __m256i _mm256_loadu_si256(const __m256i* p) { return emulated_load<__m256i>(p); }
+inline __m128i _mm_loadu_si128(const __m128i* p) { return emulated_load<__m128i>(p); }
 inline void _mm256_storeu_si256(__m256i* p, __m256i a) { std::memcpy(static_cast<void*>(p), &a, sizeof a); }
 inline void _mm_storeu_si128(__m128i* p, __m128i a) { std::memcpy(static_cast<void*>(p), &a, sizeof a); }
 inline __m256 _mm256_add_ps(__m256 a, __m256 b) { ULTRAFAST_LANES(__m256, f, 8, a.f[i] + b.f[i]); }
@@ -104,6 +105,9 @@ inline __m256i _mm512_cvtps_ph(__m512 a, int) {
   return r;
 }
 inline __m512i _mm512_cvtepu16_epi32(__m256i a) { ULTRAFAST_LANES(__m512i, i, 16, emulated_load<uint16_t>(a.b + 2 * i)); }
+inline __m512i _mm512_cvtepu8_epi32(__m128i a) { ULTRAFAST_LANES(__m512i, i, 16, a.b[i]); }
+inline __m512i _mm512_cvtepi8_epi32(__m128i a) { ULTRAFAST_LANES(__m512i, i, 16, static_cast<int8_t>(a.b[i])); }
+inline __m512i _mm512_cvtepi16_epi32(__m256i a) { ULTRAFAST_LANES(__m512i, i, 16, emulated_load<int16_t>(a.b + 2 * i)); }
 inline __m512 _mm512_cvtepi32_ps(__m512i a) { ULTRAFAST_LANES(__m512, f, 16, static_cast<float>(a.i[i])); }
 inline __m512i _mm512_cvtps_epi32(__m512 a) { ULTRAFAST_LANES(__m512i, i, 16, emulated_round(a.f[i])); }
 inline __m256i _mm512_cvtepi32_epi16(__m512i a) {  // truncates
@@ -125,11 +129,16 @@ inline __m512 _mm512_abs_ps(__m512 a) { ULTRAFAST_LANES(__m512, f, 16, std::fabs
 inline __m512i _mm512_add_epi32(__m512i a, __m512i b) { ULTRAFAST_LANES(__m512i, i, 16, emulated_wrap(int64_t{a.i[i]} + b.i[i])); }
 inline __m512i _mm512_sub_epi32(__m512i a, __m512i b) { ULTRAFAST_LANES(__m512i, i, 16, emulated_wrap(int64_t{a.i[i]} - b.i[i])); }
 inline __m512i _mm512_and_si512(__m512i a, __m512i b) { ULTRAFAST_LANES(__m512i, i, 16, a.i[i] & b.i[i]); }
+inline __m512i _mm512_or_si512(__m512i a, __m512i b) { ULTRAFAST_LANES(__m512i, i, 16, a.i[i] | b.i[i]); }
 inline __m512i _mm512_slli_epi32(__m512i a, unsigned n) { ULTRAFAST_LANES(__m512i, i, 16, n > 31 ? 0 : emulated_wrap(int64_t{a.i[i]} << n)); }
 inline __m512i _mm512_srai_epi32(__m512i a, unsigned n) { ULTRAFAST_LANES(__m512i, i, 16, a.i[i] >> (n > 31 ? 31 : n)); }
 inline __m512i _mm512_srli_epi16(__m512i a, unsigned n) {  // each half word alone
   const uint32_t keep = n > 15 ? 0 : 0xffffu >> n;
   ULTRAFAST_LANES(__m512i, i, 16, n > 15 ? 0 : static_cast<int32_t>(static_cast<uint32_t>(a.i[i]) >> n & (keep << 16 | keep)));
+}
+inline __m512i _mm512_slli_epi16(__m512i a, unsigned n) {
+  const uint32_t keep = n > 15 ? 0 : 0xffffu << n & 0xffffu;
+  ULTRAFAST_LANES(__m512i, i, 16, n > 15 ? 0 : static_cast<int32_t>(static_cast<uint32_t>(a.i[i]) << n & (keep << 16 | keep)));
 }
 inline int32_t _mm512_reduce_add_epi32(__m512i a) {
   int64_t sum = 0;

@@ -9,7 +9,8 @@
 
 namespace ultrafast::test {
 
-constexpr int kFileTypes[] = {kFileQ4_0, kFileQ4_1, kFileQ8_0, kFileF16, kFileBF16, kFileF32};  // in the order of TileKind
+constexpr int kFileTypes[] = {kFileQ4_0, kFileQ4_1, kFileQ5_0,  kFileQ5_1,  kFileQ8_0, kFileQ4_K,
+                              kFileQ5_K, kFileQ6_K, kFileF16, kFileBF16, kFileF32};  // in the order of TileKind
 
 enum class Quants { kRandom, kExtreme };  // kExtreme: only the lowest and the highest
 
@@ -22,6 +23,29 @@ inline uint8_t random_byte(Random& random, Quants quants) {
   if (quants == Quants::kRandom) return static_cast<uint8_t>(random.bits());
   constexpr uint8_t kCorners[] = {0x00, 0x0f, 0xf0, 0xff, 0x80, 0x7f};
   return kCorners[random.below(6)];
+}
+
+// Gives a block of random bytes f16 factors that make its weights about `size`; where there is a minimum, their mean is near
+// 0, or off it by `shift` steps.
+inline void put_factors(int type, uint8_t* block, float size, float shift) {
+  switch (type) {  // the deviation of a random quant: (2^bits)/sqrt(12); random six-bit scales average 31.5, signed bytes 74 from 0
+    case kFileQ4_0: return put_f16(block, size / 4.6f);
+    case kFileQ5_0: return put_f16(block, size / 9.2f);
+    case kFileQ8_0: return put_f16(block, size / 74.0f);
+    case kFileQ6_K: return put_f16(block + kScalesOfQ6_K + 16, size / (18.5f * 74.0f));
+    case kFileQ4_1:
+      put_f16(block, size / 4.6f);
+      return put_f16(block + 2, size / 4.6f * (shift - 7.5f));
+    case kFileQ5_1:
+      put_f16(block, size / 9.2f);
+      return put_f16(block + 2, size / 9.2f * (shift - 15.5f));
+    default: {
+      const bool four = type == kFileQ4_K;
+      const float step = size / (four ? 31.5f * 4.6f : 31.5f * 9.2f);
+      put_f16(block, step);
+      put_f16(block + 2, step * (four ? 7.5f : 15.5f));
+    }
+  }
 }
 
 // rows x cols weights of about `size`; quantised ones have a scale, and a minimum, of their own in every block.
@@ -38,17 +62,10 @@ inline std::vector<uint8_t> random_tensor(int type, int rows, int cols, float si
     }
     return data;
   }
-  const int num_quants = type == kFileQ8_0 ? 32 : 16;
-  const float step = size / (type == kFileQ8_0 ? 74.0f : 4.6f);  // the deviation of a random quant
-  for (int b = 0; b < rows * cols / kBlock; ++b) {
-    const float scale = step * static_cast<float>(0.5 + random.uniform());
-    put_f16(p, scale);
-    p += 2;
-    if (type == kFileQ4_1) {
-      put_f16(p, scale * (-7.5f + random.normal()));
-      p += 2;
-    }
-    for (int i = 0; i < num_quants; ++i) *p++ = random_byte(random, quants);
+  const FileBlock block = file_block(type);
+  for (int b = 0; b < rows * cols / block.cols; ++b, p += block.bytes) {
+    for (size_t i = 0; i < block.bytes; ++i) p[i] = random_byte(random, quants);
+    put_factors(type, p, size * static_cast<float>(0.5 + random.uniform()), random.normal());
   }
   return data;
 }

@@ -48,7 +48,11 @@ TEST(emulation, conversions) {
   CHECK(_mm512_cvtph_ps(halves).f[15] == 1.0f);
   __m256i words;
   std::memset(words.b, 0xff, sizeof words.b);
-  CHECK(_mm512_cvtepu16_epi32(words).i[3] == 65535);
+  CHECK(_mm512_cvtepu16_epi32(words).i[3] == 65535 && _mm512_cvtepi16_epi32(words).i[3] == -1);
+  __m128i sixteen;
+  for (int i = 0; i < 16; ++i) sixteen.b[i] = static_cast<uint8_t>(120 + i);
+  CHECK(_mm512_cvtepu8_epi32(sixteen).i[7] == 127 && _mm512_cvtepu8_epi32(sixteen).i[8] == 128);
+  CHECK(_mm512_cvtepi8_epi32(sixteen).i[7] == 127 && _mm512_cvtepi8_epi32(sixteen).i[8] == -128);
 }
 
 TEST(emulation, maximum_and_minimum_return_the_second_operand_for_nan_and_zeros) {
@@ -65,6 +69,8 @@ TEST(emulation, maximum_and_minimum_return_the_second_operand_for_nan_and_zeros)
 TEST(emulation, shifts) {
   CHECK(_mm512_srli_epi16(_mm512_set1_epi32(INT32_MIN + 0x8010), 4).i[0] == 0x08000801);  // nothing crosses a half word
   CHECK(_mm512_srli_epi16(_mm512_set1_epi32(-1), 16).i[0] == 0);
+  CHECK(_mm512_slli_epi16(_mm512_set1_epi32(INT32_MIN + 0x18010), 4).i[0] == 0x00100100);
+  CHECK(_mm512_slli_epi16(_mm512_set1_epi32(-1), 16).i[0] == 0);
   CHECK(_mm512_srai_epi32(_mm512_set1_epi32(-257), 8).i[0] == -2);
   CHECK(_mm512_srai_epi32(_mm512_set1_epi32(-1), 40).i[0] == -1);
   CHECK(_mm512_slli_epi32(_mm512_set1_epi32(3), 31).i[0] == INT32_MIN);
@@ -77,6 +83,7 @@ TEST(emulation, integers_wrap) {
   CHECK(_mm512_reduce_add_epi32(_mm512_set1_epi32(1 << 27)) == INT32_MIN);
   CHECK(_mm512_reduce_add_epi32(_mm512_set1_epi32(-3)) == -48);
   CHECK(_mm512_and_si512(bytes(0x5a), bytes(15)).i[0] == 0x0a0a0a0a);
+  CHECK(_mm512_or_si512(bytes(0x50), bytes(0x1a)).i[0] == 0x5a5a5a5a);
 }
 
 TEST(emulation, arithmetic_rounds_once) {
@@ -128,6 +135,7 @@ TEST(emulation, loads_and_stores_need_no_alignment) {
   CHECK(std::memcmp(memory + 1, copy + 3, 32) == 0);
   __m128i sixteen;
   std::memcpy(sixteen.b, memory, 16);
+  sixteen = _mm_loadu_si128(&sixteen);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(copy + 5), sixteen);
   CHECK(std::memcmp(memory, copy + 5, 16) == 0);
 }

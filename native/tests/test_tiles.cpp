@@ -14,8 +14,8 @@ using namespace ultrafast::test;
 TEST(kernels, tiles_hold_exactly_the_values_of_the_file) {
   for (const int type : kFileTypes)
     for (const int rows : {1, 15, 16, 17, 40})
-      for (const int cols : {32, 96, 7, 41}) {
-        if (is_quantized(tile_kind(type)) && cols % kBlock != 0) continue;
+      for (const int cols : {32, 96, 256, 768, 7, 41}) {
+        if (cols % file_block(type).cols != 0) continue;
         Random random(static_cast<uint64_t>(type * 100 + rows + cols));
         const std::vector<uint8_t> file = random_tensor(type, rows, cols, 1.0f, random);
         const int groups = (rows + kLanes - 1) / kLanes;
@@ -74,9 +74,47 @@ TEST(kernels, blocks_dequantize_as_the_format_defines) {
   for (int i = 0; i < 32; ++i) CHECK(out[i] == 0.5f * static_cast<float>(i * 8 - 128), i);
 }
 
+// Five bits: the fifth comes after the factors. One part of each K format by hand, all other bytes of the block being zero.
+TEST(kernels, five_and_six_bit_blocks_dequantize_as_the_format_defines) {
+  uint8_t q5_0[22] = {}, q5_1[24] = {};
+  float out[256];
+  put_f16(q5_0, 0.5f);
+  put_f16(q5_1, 0.5f);
+  put_f16(q5_1 + 2, -3.0f);
+  q5_0[2 + 2] = q5_1[4 + 2] = 0x10;      // the fifth bit of input 20
+  q5_0[6 + 4] = q5_1[8 + 4] = 0x73;      // inputs 4 and 20
+  dequantize_row(kFileQ5_0, q5_0, 32, out);
+  CHECK(out[4] == 0.5f * (3 - 16) && out[20] == 0.5f * (16 + 7 - 16) && out[3] == 0.5f * -16, out[4], out[20], out[3]);
+  dequantize_row(kFileQ5_1, q5_1, 32, out);
+  CHECK(out[4] == 0.5f * 3 - 3 && out[20] == 0.5f * (16 + 7) - 3 && out[3] == -3, out[4], out[20], out[3]);
+
+  uint8_t q4_k[144] = {}, q5_k[176] = {}, q6_k[210] = {};
+  for (uint8_t* block : {q4_k, q5_k}) {
+    put_f16(block, 0.5f);
+    put_f16(block + 2, 0.25f);
+    block[4 + 5] = 0x80 | 7;   // minimum of part 1; upper bits of the minimum of part 5
+    block[4 + 1] = 0x40 | 33;  // scale of part 1; upper bits of the scale of part 5
+    block[4 + 9] = 0x21;       // lower bits of both of part 5
+  }
+  q4_k[16 + 3] = q5_k[48 + 3] = 0x90;            // part 1, input 3
+  q4_k[16 + 64 + 31] = q5_k[48 + 64 + 31] = 0xa0;  // part 5, input 31
+  q5_k[16 + 31] = 0x20;                          // its fifth bit
+  dequantize_row(kFileQ4_K, q4_k, 256, out);
+  CHECK(out[35] == 0.5f * 33 * 9 - 0.25f * 7 && out[36] == -0.25f * 7 && out[191] == 0.5f * 17 * 10 - 0.25f * 34 && out[0] == 0);
+  dequantize_row(kFileQ5_K, q5_k, 256, out);
+  CHECK(out[35] == 0.5f * 33 * 9 - 0.25f * 7 && out[36] == -0.25f * 7 && out[191] == 0.5f * 17 * 26 - 0.25f * 34 && out[0] == 0);
+
+  put_f16(q6_k + 208, 0.5f);
+  q6_k[192 + 13] = 0xfd;        // -3: inputs 208 ... 223
+  q6_k[64 + 16] = 0x0b << 4;    // part 6 is the high half of the second half's first 32 bytes
+  q6_k[128 + 32 + 16] = 2 << 4; // its upper bits
+  dequantize_row(kFileQ6_K, q6_k, 256, out);
+  CHECK(out[208] == 0.5f * -3 * (32 + 11 - 32) && out[209] == 0.5f * -3 * -32 && out[207] == 0, out[208], out[209], out[207]);
+}
+
 TEST(kernels, only_the_documented_types_are_supported) {
   int supported = 0;
   for (int type = -1; type < 64; ++type) supported += is_supported_type(type);
-  CHECK(supported == 6, supported);
+  CHECK(supported == kNumTileKinds, supported);
   for (size_t i = 0; i < std::size(kFileTypes); ++i) CHECK(is_supported_type(kFileTypes[i]) && static_cast<size_t>(tile_kind(kFileTypes[i])) == i, i);
 }

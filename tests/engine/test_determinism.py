@@ -24,6 +24,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "f16": {"type": Type.F16},
     "bf16, partial rope": {"type": Type.BF16, "rope_dim": 8},
     "f32, odd sizes": {"type": Type.F32, "hidden": 37, "heads": 2, "kv_heads": 1, "head_dim": 10, "ffn": 51},
+    "q5_0 and q5_1": {"type": Type.Q5_0, "types": dict.fromkeys(("attn_q", "ffn_down", "token_embd"), Type.Q5_1)},
+    "k formats": {
+        "type": Type.Q4_K,
+        "types": {"token_embd": Type.Q6_K, "attn_v": Type.Q6_K, "ffn_down": Type.Q5_K},
+        "hidden": 256,
+        "ffn": 256,
+    },
     "mixed": {"types": {"attn_k": Type.F16, "ffn_up": Type.F32, "ffn_down": Type.Q8_0}},
 }
 

@@ -16,7 +16,8 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 
 from support.engines import OpenEngine, assert_idle
-from support.tiny import write_tiny_model
+from support.k_quants import quantize
+from support.tiny import MATRIX_TYPES, write_tiny_model
 from ultrafast import Engine, _native
 from ultrafast.engine import engine as engine_module
 from ultrafast.engine.memory import kv_block_bytes, plan_kv_blocks, weight_bytes
@@ -27,7 +28,6 @@ from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.types import GenerateRequest, SamplingParams
 
-TYPES = [Type.F32, Type.F16, Type.BF16, Type.Q4_0, Type.Q4_1, Type.Q8_0]
 MIB = 2**20
 
 
@@ -121,17 +121,29 @@ def random_tensor(type: Type, rows: int, cols: int, seed: int = 0) -> np.ndarray
 
 
 @pytest.mark.parametrize("through_tiles", [True, False])
-@pytest.mark.parametrize("type", TYPES, ids=str)
-@pytest.mark.parametrize(("rows", "cols"), [(1, 32), (16, 64), (17, 32), (50, 96), (3, 320)])
+@pytest.mark.parametrize("type", MATRIX_TYPES, ids=str)
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (16, 2), (17, 1), (50, 3), (3, 10)])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the reference package, at infinite scales
-def test_tiles_change_no_value(type: Type, rows: int, cols: int, through_tiles: bool) -> None:
+def test_tiles_change_no_value(type: Type, rows: int, blocks: int, through_tiles: bool) -> None:
+    cols = blocks * max(gguf.GGML_QUANT_SIZES[type][0], 32)
     data = random_tensor(type, rows, cols)
     expected = gguf.dequantize(data, type).astype(np.float32)
     actual = _native.dequantize(int(type), rows, cols, data.reshape(-1), through_tiles)
     assert actual.shape == expected.shape
     numbers = ~np.isnan(expected)
     assert np.array_equal(np.isnan(actual), ~numbers)
-    assert np.array_equal(actual[numbers], expected[numbers])
+    assert np.array_equal(actual[numbers].view(np.uint32), expected[numbers].view(np.uint32))
+
+
+@pytest.mark.parametrize("type", [Type.Q5_0, Type.Q5_1, Type.Q4_K, Type.Q5_K, Type.Q6_K], ids=str)
+def test_quantised_weights_come_back(type: Type) -> None:
+    """No bit is in the wrong place: what a quantiser rounds, the tiles give back to within its steps."""
+    values = np.random.default_rng(2).standard_normal((40, 512)).astype(np.float32)
+    values[:, ::32] *= 4  # so that blocks, and rows, differ
+    data = quantize(values, type)
+    assert np.array_equal(_native.dequantize(int(type), 40, 512, data.reshape(-1), True), gguf.dequantize(data, type))
+    error = np.abs(gguf.dequantize(data, type) - values).mean()
+    assert error < {Type.Q4_K: 0.2, Type.Q6_K: 0.05}.get(type, 0.1)
 
 
 @pytest.mark.parametrize("type", [Type.F32, Type.F16, Type.BF16], ids=str)
@@ -158,6 +170,12 @@ def test_every_half_precision_number() -> None:
 def test_a_tensor_of_the_wrong_size_is_refused(rows: int, cols: int, size: int) -> None:
     with pytest.raises(ValueError, match="tensor: "):
         dequantize(int(Type.Q4_0), rows, cols, np.zeros(size, np.uint8))
+
+
+@pytest.mark.parametrize(("type", "block"), [(Type.Q5_1, 32), (Type.Q4_K, 256), (Type.Q5_K, 256), (Type.Q6_K, 256)])
+def test_rows_of_broken_blocks_are_refused(type: Type, block: int) -> None:
+    with pytest.raises(ValueError, match=f"tensor: columns are not a multiple of {block}$"):
+        dequantize(int(type), 1, block + block // 2, np.zeros(4096, np.uint8))
 
 
 # ---- a machine that refuses -----------------------------------------------------------------------------------------

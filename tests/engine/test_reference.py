@@ -17,13 +17,21 @@ from ultrafast.engine.native import REFERENCE, supported_isas
 
 ODD = {"type": Type.F32, "hidden": 40, "heads": 4, "kv_heads": 1, "ffn": 72, "vocab": 300}
 
+WIDE = {"hidden": 256, "ffn": 512, "layers": 1}  # rows of whole blocks of 256
+
 MODELS: dict[str, dict[str, Any]] = {
     "f32": {"type": Type.F32},
     "f16": {"type": Type.F16},
     "bf16": {"type": Type.BF16},
     "q4_0": {"type": Type.Q4_0},
     "q4_1": {"type": Type.Q4_1},
+    "q5_0": {"type": Type.Q5_0},
+    "q5_1": {"type": Type.Q5_1},
     "q8_0": {"type": Type.Q8_0},
+    "q4_k": WIDE | {"type": Type.Q4_K},
+    "q5_k": WIDE | {"type": Type.Q5_K, "tied": False},
+    "q6_k": WIDE | {"type": Type.Q6_K},
+    "q4_k_m": WIDE | {"type": Type.Q4_K, "types": dict.fromkeys(("token_embd", "attn_v", "ffn_down"), Type.Q6_K)},
     "untied": {"tied": False},
     "mixed": {"types": {"attn_k": Type.F16, "ffn_up": Type.F32, "ffn_down": Type.Q8_0}},
     "mixed, untied": {"tied": False, "types": {"attn_q": Type.F32, "ffn_gate": Type.F32, "output.": Type.BF16}},

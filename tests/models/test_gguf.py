@@ -12,7 +12,7 @@ import pytest
 from gguf import GGMLQuantizationType
 
 from support import gguf_bytes as raw
-from support.tiny import write_tiny_model
+from support.tiny import MATRIX_TYPES, write_tiny_model
 from ultrafast.errors import ModelFileError, ModelNotFound
 from ultrafast.models.gguf import GgmlType, GgufFile
 
@@ -46,9 +46,10 @@ def assert_equals_reference(path: Path) -> None:
             assert file.data(theirs.name).tobytes() == theirs.data.tobytes()
 
 
-@pytest.mark.parametrize("type", ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
-def test_equals_the_reference_reader(tmp_path: Path, type: str) -> None:
-    path = write_tiny_model(tmp_path / "tiny.gguf", type=GGMLQuantizationType[type], tied=False, qkv_bias=True)
+@pytest.mark.parametrize("type", MATRIX_TYPES, ids=str)
+def test_equals_the_reference_reader(tmp_path: Path, type: GGMLQuantizationType) -> None:
+    options: dict[str, Any] = {"hidden": 256, "ffn": 256, "layers": 1, "tied": False, "qkv_bias": True}
+    path = write_tiny_model(tmp_path / "tiny.gguf", type=type, **options)
     assert_equals_reference(path)
 
 

@@ -19,7 +19,14 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType
 
+from support.k_quants import quantize
 from support.vocabulary import CHATML, bpe_metadata, spm_metadata
+
+VECTOR_TYPES = [GGMLQuantizationType[name] for name in ("F32", "F16", "BF16")]
+MATRIX_TYPES = VECTOR_TYPES + [
+    GGMLQuantizationType[name] for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+]
+"""What the engine runs."""
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 Edit = Callable[[dict[str, Any], Tensors], object]
@@ -96,8 +103,32 @@ def write_tiny_model(
         tensors["rope_freqs.weight"] = np.array(rope_factors, np.float32)
     if edit is not None:
         edit(metadata, tensors)
-    _write(Path(path), metadata, tensors, type, types or {})
+    write_model(Path(path), metadata, tensors, type, types or {})
     return Path(path)
+
+
+def write_model(
+    path: Path,
+    metadata: dict[str, Any],
+    tensors: Tensors,
+    type: GGMLQuantizationType,
+    types: Mapping[str, GGMLQuantizationType],
+) -> None:
+    """Write a file of these metadata and tensors; ``type`` and ``types`` as for `write_tiny_model`."""
+    writer = gguf.GGUFWriter(path, metadata["general.architecture"])
+    for key, value in metadata.items():
+        if key == "general.architecture":  # the writer has put it first
+            continue
+        kind = gguf.GGUFValueType.UINT32 if value.__class__ is int else gguf.GGUFValueType.get_type(value)
+        writer.add_key_value(key, value, kind)
+    for name, tensor in tensors.items():
+        default = type if tensor.ndim > 1 else GGMLQuantizationType.F32
+        kind = next((wanted for part, wanted in types.items() if part in name), default)
+        writer.add_tensor(name, quantize(tensor, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def read_weights(path: str | Path) -> Tensors:
@@ -132,26 +163,3 @@ def _tensors(rng: np.random.Generator, hidden: int, layers: int, rows: dict[str,
     tensors["output_norm.weight"] = vector(hidden, 1.0, 0.1)
     tensors["output.weight"] = matrix(vocab, hidden, 3.0)
     return tensors
-
-
-def _write(
-    path: Path,
-    metadata: dict[str, Any],
-    tensors: Tensors,
-    type: GGMLQuantizationType,
-    types: Mapping[str, GGMLQuantizationType],
-) -> None:
-    writer = gguf.GGUFWriter(path, metadata["general.architecture"])
-    for key, value in metadata.items():
-        if key == "general.architecture":  # the writer has put it first
-            continue
-        kind = gguf.GGUFValueType.UINT32 if value.__class__ is int else gguf.GGUFValueType.get_type(value)
-        writer.add_key_value(key, value, kind)
-    for name, tensor in tensors.items():
-        default = type if tensor.ndim > 1 else GGMLQuantizationType.F32
-        kind = next((wanted for part, wanted in types.items() if part in name), default)
-        writer.add_tensor(name, gguf.quantize(tensor, kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()

@@ -20,8 +20,12 @@ from ultrafast.models.metadata import Metadata
 from ultrafast.models.rope import rope_inv_freq
 
 ARCHITECTURES = ("llama",)
-MATRIX_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q8_0)
 VECTOR_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16)
+MATRIX_TYPES = (
+    *VECTOR_TYPES,
+    *(GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q5_0, GgmlType.Q5_1, GgmlType.Q8_0),
+    *(GgmlType.Q4_K, GgmlType.Q5_K, GgmlType.Q6_K),
+)
 
 _MAX_SIZE = (1 << 31) - 1  # native code counts with 32 bits
 _TENSORS_PER_LAYER = 9
