@@ -21,9 +21,41 @@ bool pin_this_thread([[maybe_unused]] int cpu) {
 #endif
 }
 
+// Processors that this process may run on.
+int num_processors() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // `yield` does nothing on most cores
+#endif
+}
+
 }  // namespace
 
-Workers::Workers(const std::vector<int>& cpus) : parties_(static_cast<int>(cpus.size())), barrier_(parties_) {
+void Barrier::await_end(uint32_t phase) noexcept {
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int looks = crowded_ ? 1 : 32; looks > 0; --looks) {
+      if (has_ended(phase)) return;
+      crowded_ ? std::this_thread::yield() : relax();
+    }
+  } while (std::chrono::steady_clock::now() - start < kPatience);
+  while (!has_ended(phase)) {
+    uint32_t seen = phase;
+    if (phase_.compare_exchange_strong(seen, phase | kSleepers) || seen == (phase | kSleepers)) park(phase_, phase | kSleepers);
+  }
+}
+
+Workers::Workers(const std::vector<int>& cpus)
+    : parties_(static_cast<int>(cpus.size())), barrier_(parties_, parties_ > num_processors()) {
   threads_.reserve(cpus.size());
   try {
     for (size_t i = 0; i < cpus.size(); ++i) threads_.emplace_back(&Workers::loop, this, static_cast<int>(i), cpus[i]);

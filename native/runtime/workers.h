@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -9,37 +10,37 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/parking.h"
+
 namespace ultrafast {
 
-// Sense-reversing barrier. Waiters spin, since the others arrive within microseconds; when they do not (fewer cores than
-// workers), they yield the processor.
+// Sense-reversing barrier. The others arrive within microseconds as a rule, so waiters look again and again, and give their
+// processor away in between where there are fewer of them than workers. Whoever has looked for kPatience in vain sleeps: some
+// worker is not running, and another program may have the time.
 class Barrier {
  public:
-  explicit Barrier(int parties) : parties_(parties) {}
+  // `crowded`: more parties than processors to run them.
+  Barrier(int parties, bool crowded) : parties_(parties), crowded_(crowded) {}
 
   void wait() noexcept {
-    const uint32_t phase = phase_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == parties_) {
-      arrived_.store(0, std::memory_order_relaxed);
-      phase_.store(phase + 1, std::memory_order_release);
-      return;
-    }
-    for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
-      if (spins < kSpins) {
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#endif
-      } else {
-        std::this_thread::yield();
-      }
-    }
+    const uint32_t phase = phase_.load(std::memory_order_relaxed) & ~kSleepers;
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < parties_) return await_end(phase);
+    arrived_.store(0, std::memory_order_relaxed);
+    if (phase_.exchange(phase + 2, std::memory_order_acq_rel) & kSleepers) unpark_all(phase_);
   }
 
  private:
-  static constexpr int kSpins = 4000;  // about 50 us: longer than any stage's imbalance, shorter than a time slice
+  // 99 in 100 waits of decode steps end within it (docs/performance.md).
+  static constexpr std::chrono::microseconds kPatience{50};
+  static constexpr uint32_t kSleepers = 1;  // in phase_: someone sleeps, or is about to
+
+  bool has_ended(uint32_t phase) const noexcept { return (phase_.load(std::memory_order_acquire) & ~kSleepers) != phase; }
+  void await_end(uint32_t phase) noexcept;
+
   const int parties_;
+  const bool crowded_;
   alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<uint32_t> phase_{0};
+  alignas(64) std::atomic<uint32_t> phase_{0};  // counts in twos
 };
 
 // One per worker, handed to every function that runs on the pool.

@@ -1,5 +1,7 @@
 // The pool, its barrier, and the memory it works in.
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <new>
 #include <thread>
 
@@ -10,6 +12,12 @@
 
 using namespace ultrafast;
 using namespace ultrafast::test;
+
+static void burn(std::chrono::microseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
 
 TEST(runtime, every_worker_runs_every_job_once) {
   for (const int count : {1, 2, 3, 9}) {
@@ -40,6 +48,46 @@ TEST(runtime, nobody_passes_the_barrier_early) {
   });
   CHECK(wrong == 0, wrong.load());
 }
+
+TEST(runtime, late_workers_find_the_others) {  // whether those still look or already sleep
+  for (const int count : {2, 3, 8}) {
+    constexpr int kPhases = 60;
+    Workers workers(std::vector<int>(static_cast<size_t>(count), -1));
+    std::vector<int> at(static_cast<size_t>(count));
+    std::atomic<int> wrong{0};
+    workers.run([&](const Worker& worker) {
+      for (int phase = 1; phase <= kPhases; ++phase) {
+        if (phase % count == worker.index) burn(std::chrono::microseconds(phase * 5));
+        at[static_cast<size_t>(worker.index)] = phase;
+        worker.sync();
+        for (const int other : at) wrong += other != phase;
+        worker.sync();
+      }
+    });
+    CHECK(wrong == 0, count, wrong.load());
+  }
+}
+
+#ifdef __linux__
+TEST(runtime, who_waits_long_sleeps) {
+  const auto cpu_seconds = [] {
+    timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  };
+  for (const int count : {2, 6}) {
+    Workers workers(std::vector<int>(static_cast<size_t>(count), -1));
+    std::vector<double> used(static_cast<size_t>(count));
+    workers.run([&](const Worker& worker) {
+      const double before = cpu_seconds();
+      if (worker.index == 0) burn(std::chrono::milliseconds(50));
+      worker.sync();
+      used[static_cast<size_t>(worker.index)] = cpu_seconds() - before;
+    });
+    for (int i = 1; i < count; ++i) CHECK(used[static_cast<size_t>(i)] < 0.01, count, i, used[static_cast<size_t>(i)]);
+  }
+}
+#endif
 
 TEST(runtime, shares_cover_everything_once) {
   for (const int count : {1, 2, 3, 7, 64})
