@@ -1,5 +1,7 @@
 #include "runtime/workers.h"
 
+#include <utility>
+
 #ifdef __linux__
 #include <pthread.h>
 #include <sched.h>
@@ -40,14 +42,35 @@ void relax() {
 
 }  // namespace
 
-void Barrier::await_end(uint32_t phase) noexcept {
+bool Barrier::spin(uint32_t phase) const noexcept {
   const auto start = std::chrono::steady_clock::now();
   do {
-    for (int looks = crowded_ ? 1 : 32; looks > 0; --looks) {
-      if (has_ended(phase)) return;
-      crowded_ ? std::this_thread::yield() : relax();
+    for (int looks = 32; looks > 0; --looks) {  // about a microsecond
+      if (has_ended(phase)) return true;
+      relax();
     }
   } while (std::chrono::steady_clock::now() - start < kPatience);
+  return false;
+}
+
+bool Barrier::yield(uint32_t phase) noexcept {
+  if (const int left = waits_without_yield_.load(std::memory_order_relaxed); left > 0) {
+    waits_without_yield_.store(left - 1, std::memory_order_relaxed);
+    return false;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  auto now = start;
+  while (now - start < kPatience) {
+    if (has_ended(phase)) return true;
+    std::this_thread::yield();
+    const auto before = std::exchange(now, std::chrono::steady_clock::now());
+    if (now - before > kSlowYield) waits_without_yield_.store(kWaitsAfterSlowYield, std::memory_order_relaxed);
+  }
+  return has_ended(phase);
+}
+
+void Barrier::await_end(uint32_t phase) noexcept {
+  if (crowded_ ? yield(phase) : spin(phase)) return;
   while (!has_ended(phase)) {
     uint32_t seen = phase;
     if (phase_.compare_exchange_strong(seen, phase | kSleepers) || seen == (phase | kSleepers)) park(phase_, phase | kSleepers);
