@@ -76,6 +76,42 @@ def test_a_reader_that_does_not_read_gets_one_merged_delta() -> None:
     run(main())
 
 
+def test_a_whole_stream_wakes_its_event_loop_once() -> None:
+    async def main() -> None:
+        loop = EngineLoop(ScriptedEngine())  # type: ignore[arg-type]
+        parts, whole = await loop.submit(ask(30, logprobs=1)), await loop.submit(ask(30, logprobs=1), whole=True)
+        received = []
+        receive = whole.receive
+        whole.receive = lambda item: (received.append(item), receive(item))  # type: ignore[assignment, func-returns-value]
+        loop.start()
+        expected = await parts.result()
+        assert await whole.result() == expected
+        assert received == [expected]
+        assert whole.usage == parts.usage
+        await loop.close()
+
+    run(main())
+
+
+def test_a_whole_stream_tells_of_a_cancel_and_of_a_failure() -> None:
+    async def main() -> None:
+        engine = ScriptedEngine(paced=True)
+        async with running(engine) as loop:
+            cancelled, failed = await loop.submit(ask(30), whole=True), await loop.submit(ask(30), whole=True)
+            engine.allow(4)
+            await eventually(lambda: engine.num_steps == 4)
+            assert cancelled.take() is failed.take() is None
+            cancelled.cancel()
+            with pytest.raises(StreamCancelled):
+                await cancelled.result()
+            engine.fail_next = RuntimeError("boom")
+            engine.allow(None)
+            with pytest.raises(RequestError):
+                await failed.result()
+
+    run(main())
+
+
 def test_requests_beyond_the_slots_wait_and_all_are_served() -> None:
     async def main() -> None:
         async with running(ScriptedEngine(num_slots=3)) as loop:

@@ -107,7 +107,14 @@ def test_offline_cpus_are_not_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cpu_max", "workers"),
-    [("100000 100000", 1), ("50000 100000", 1), ("250000 100000", 2), ("800000 100000", 8), ("max 100000", 64)],
+    [
+        ("100000 100000", 1),
+        ("50000 100000", 1),
+        ("150000 100000", 1),
+        ("250000 100000", 2),
+        ("800000 100000", 8),
+        ("max 100000", 64),
+    ],
 )
 def test_v2_quota_on_a_large_host(tmp_path: Path, cpu_max: str, workers: int) -> None:
     machine = Machine(tmp_path, cores=64, threads=2)

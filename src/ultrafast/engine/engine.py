@@ -47,7 +47,10 @@ _NUM_SLOTS = 32
 _MAX_ROWS = 512  # tokens of one step: past a few hundred, longer chunks are no faster
 _LOGITS_CHUNK = 64  # rows of logits held at once
 _KEPT_KV_BYTES = 64 << 20  # of KV memory that stays with an idle engine, so that small requests find it warm
-_BURST_S = 0.008  # streams are flushed about this often, so a shorter burst would only cost
+# Each burst costs Python's work on the way of its tokens to the client. An interrupt ends it early, so its length
+# decides about the grain of streams alone: fine at first, coarser once they are steady.
+_FIRST_BURST_S, _STEADY_BURST_S = 0.008, 0.025
+_STEADY_AFTER_S = 0.2  # since the first token
 
 
 class Engine:
@@ -298,7 +301,9 @@ class Engine:
         before = sum(sequence.native.num_pending for sequence in prefilling)
         start = time.monotonic()
         entries = [(sequence.native, chunk) for sequence, chunk in burst.entries]
-        steps = self._native.run(entries, max_steps=burst.max_steps, time_limit_s=_BURST_S)
+        youngest = min(start - (sequence.timings.first_token or start) for sequence, _ in burst.entries)
+        time_limit_s = _STEADY_BURST_S if youngest > _STEADY_AFTER_S else _FIRST_BURST_S
+        steps = self._native.run(entries, max_steps=burst.max_steps, time_limit_s=time_limit_s)
         rows = before - sum(sequence.native.num_pending for sequence in prefilling)
         self._pace.learn(rows, steps, time.monotonic() - start)
 

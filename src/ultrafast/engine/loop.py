@@ -17,7 +17,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from ultrafast.engine.stream import TokenStream
+from ultrafast.engine.stream import TokenStream, merge
 from ultrafast.errors import QueueFull, RequestError
 from ultrafast.types import GenerateRequest, TokenDelta
 
@@ -58,18 +58,21 @@ class EngineLoop:
         """Start the thread, once."""
         self._thread.start()
 
-    async def submit(self, request: GenerateRequest, *, news: asyncio.Event | None = None) -> TokenStream:
+    async def submit(
+        self, request: GenerateRequest, *, news: asyncio.Event | None = None, whole: bool = False
+    ) -> TokenStream:
         """Queue a request and return the stream of its tokens.
 
         Args:
             request: checked here, so that a bad one is refused before anything runs.
             news: event to set when the stream has something; several streams may share one.
+            whole: bring everything as one delta at the end, without a wake-up of the event loop before.
 
         Raises:
             RequestError: the engine refuses the request (400), is draining (503) or holds `MAX_OPEN` (429).
         """
         self.engine.check(request)
-        stream = TokenStream(request, news or asyncio.Event(), cancel=self._cancel)
+        stream = TokenStream(request, news or asyncio.Event(), cancel=self._cancel, whole=whole)
         with self._changed:
             if self._draining:
                 raise _shutting_down()
@@ -171,9 +174,14 @@ class EngineLoop:
             return
         for sequence, delta in self.engine.step():
             stream = self._active[sequence]
-            outcome.append((stream, delta))
             if delta.finish_reason is not None:
                 del self._active[sequence]
+            if stream.whole:
+                stream.withheld.append(delta)
+                if delta.finish_reason is None:
+                    continue
+                delta = merge(stream.withheld)
+            outcome.append((stream, delta))
 
     def _fail_running(self, outcome: _Outcome) -> None:
         """After a failed step: fail the requests it may have touched, keep those that had not begun.

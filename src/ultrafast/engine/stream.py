@@ -20,15 +20,24 @@ class StreamCancelled(Exception):  # not a fault: somebody called cancel()
 class TokenStream:
     """An async iterator of `TokenDelta`; what its reader has not taken yet is merged into one delta.
 
-    Memory is bounded by the request's ``max_tokens``, however slow the reader. Everything but ``sequence`` belongs
-    to the event loop that submitted the request.
+    Memory is bounded by the request's ``max_tokens``, however slow the reader. Everything but ``sequence`` and
+    ``withheld`` belongs to the event loop that submitted the request.
     """
 
-    def __init__(self, request: GenerateRequest, news: asyncio.Event, *, cancel: Callable[[TokenStream], None]) -> None:
+    def __init__(
+        self,
+        request: GenerateRequest,
+        news: asyncio.Event,
+        *,
+        cancel: Callable[[TokenStream], None],
+        whole: bool = False,
+    ) -> None:
         self.request = request
+        self.whole = whole  # all comes as one delta at the end
         self.news = news  # set when there is something to take
         self.event_loop = asyncio.get_running_loop()
         self.sequence: Sequence | None = None  # the engine's side; set by the engine thread
+        self.withheld: list[TokenDelta] = []  # of a whole stream, until its end; the engine thread's
         self.ended = False  # the last delta, an error or a cancel has come; there may still be text to take
         self.cancelled = False
         self._pending: list[TokenDelta] = []

@@ -63,8 +63,8 @@ def choices(params: SamplingParams, *, n: int, seed: int | None) -> list[Samplin
     return [replace(params, seed=(first + index) % 2**_SEED_BITS) for index in range(n)]
 
 
-async def run(loop: EngineLoop, job: Job, *, body_size: int) -> Running:
-    """Render, tokenise, check and submit; all choices or none.
+async def run(loop: EngineLoop, job: Job, *, body_size: int, whole: bool) -> Running:
+    """Render, tokenise, check and submit; all choices or none. ``whole``: see `EngineLoop.submit`.
 
     Raises:
         RequestError: with the wire's name of the field at fault.
@@ -79,7 +79,7 @@ async def run(loop: EngineLoop, job: Job, *, body_size: int) -> Running:
         try:
             for params in job.params:
                 request = GenerateRequest(prompt_ids, params, job.tier)
-                running.streams.append(await loop.submit(request, news=running.news))
+                running.streams.append(await loop.submit(request, news=running.news, whole=whole))
         except BaseException:
             for stream in running.streams:
                 stream.cancel()

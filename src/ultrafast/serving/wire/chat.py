@@ -28,7 +28,7 @@ async def create_chat_completion(request: Request) -> Response:
     body = await read_body(request)
     ask = decode(DECODER, body)
     require_model(loop, ask.model)
-    running = await run(loop, job(ask), body_size=len(body))
+    running = await run(loop, job(ask), body_size=len(body), whole=not ask.stream)
     answer = ChatAnswer(loop, ask, running, fingerprint=request.app.state.fingerprint)
     if ask.stream:
         return sse.EventStream(answer.frames(), streams=running.streams, on_error=error_frame)

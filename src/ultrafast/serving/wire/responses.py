@@ -37,7 +37,7 @@ async def create_response(request: Request) -> Response:
     body = await read_body(request)
     ask = decode(DECODER, body)
     require_model(loop, ask.model)
-    running = await run(loop, job(ask), body_size=len(body))
+    running = await run(loop, job(ask), body_size=len(body), whole=not ask.stream)
     answer = ResponseAnswer(loop, ask, running)
     if ask.stream:
         return sse.EventStream(answer.frames(), streams=running.streams, on_error=answer.error_frames)
