@@ -1,4 +1,4 @@
-"""Where the golden data lies, what is in it, and which model file it belongs to. Standard library only.
+"""Where the golden data lies, what is in it, and which model file it belongs to. Needs numpy only.
 
 ``tests/golden/`` holds, next to the inputs ``prompts.json`` and ``long_text.txt``:
 
@@ -9,18 +9,31 @@
   ``<name>.logsumexp`` float64 [steps], at each greedy step of each prompt.
 * ``long_text.npz``: at each of the 1,500 positions of the long text ``top_ids`` int32 [1500, 8], ``top_logits`` float32
   [1500, 8], ``fixed_logits`` float32 [1500, 8] of the tokens ``fixed_ids`` [8], and ``logsumexp`` float64 [1500].
+* ``tiny/<architecture>.gguf`` and ``.npz`` (tools/make_tiny_golden.py): a random model, a text ``ids`` int32 [200] with
+  ``logits`` float32 [23, vocab] after the tokens ``positions`` int32 [23], and ``greedy_ids`` int32 [40] that follow
+  the text, with their ``margins`` float32 [40].
 """
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 MODEL = "smollm2-135m"
+
+
+def npz(arrays: dict[str, np.ndarray]) -> bytes:
+    """A compressed .npz; numpy stamps its members with a constant date, so equal arrays give equal bytes."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
 
 
 def load_prompts() -> list[dict[str, Any]]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.metadata
-import io
 import json
 import os
 import sys
@@ -38,7 +37,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from golden_files import GOLDEN, load_prompts, resolve_model
+from golden_files import GOLDEN, load_prompts, npz, resolve_model
 
 GREEDY_STEPS = 64
 GREEDY_TOP = 10
@@ -178,13 +177,6 @@ def golden_json(reference: dict[str, Any], records: list[dict[str, Any]]) -> byt
     """JSON with one prompt a line: small, and a change shows which prompt it is in."""
     lines = ",\n".join(json.dumps(record) for record in records)
     return f'{{"reference": {json.dumps(reference, indent=1)},\n"prompts": [\n{lines}\n]}}\n'.encode()
-
-
-def npz(arrays: dict[str, np.ndarray]) -> bytes:
-    """A compressed .npz; numpy stamps its members with a constant date, so equal arrays give equal bytes."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()
 
 
 @torch.inference_mode()

@@ -32,6 +32,6 @@ class Forward {
 };
 
 // cos and sin of every rotation at `position`: out[2 i] = cos, out[2 i + 1] = sin of position * inv_freq[i].
-void rope_angles(const ModelConfig& config, int position, float* out);
+void rope_angles(const std::vector<double>& inv_freq, int position, float* out);
 
 }  // namespace ultrafast
