@@ -63,12 +63,12 @@ def test_greedy_tokens_are_those_of_transformers(architecture: str, isa: str) ->
 
 @each_architecture
 def test_isa_threads_and_chunks_do_not_matter(architecture: str) -> None:
-    ids = golden_of(architecture)["ids"].tolist()
+    ids = golden_of(architecture)["ids"].tolist()[:110]
     prints = set()
     for isa in supported_isas():
-        for threads, chunk in [(1, 512), (2, 7), (3, 1), (2, 64)]:
+        for threads, chunk in [(1, 512), (1, 1), (2, 64), (3, 37)]:
             with Engine(model_of(architecture), isa=isa, threads=threads, prefill_chunk=chunk) as engine:
-                output = engine.generate(ids[:100], max_tokens=5, ignore_eos=True, temperature=1.0, seed=3)
+                output = engine.generate(ids, max_tokens=3, ignore_eos=True, temperature=1.0, seed=3)
                 prints.add((engine.logits(ids).tobytes(), tuple(output.token_ids)))
     assert len(prints) == 1
 

@@ -195,9 +195,17 @@ def test_local_layers_rotate_by_frequencies_of_their_own(tmp_path: Path) -> None
 
 def test_the_largest_gemma_scales_by_hidden_size_over_heads(tmp_path: Path) -> None:
     path = write_tiny_model(
-        tmp_path / "tiny.gguf", architecture="gemma3", layers=62, hidden=32, heads=2, kv_heads=1, head_dim=8, ffn=32
+        tmp_path / "tiny.gguf",
+        architecture="gemma3",
+        layers=62,
+        hidden=32,
+        heads=2,
+        kv_heads=1,
+        head_dim=8,
+        ffn=32,
+        type=Type.F32,
     )
-    assert shape_of(path).query_scale == 16**-0.5
+    assert shape_of(path).query_scale == 0.25
 
 
 @pytest.mark.parametrize(
