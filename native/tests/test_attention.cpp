@@ -23,7 +23,7 @@ struct Case {
     for (float& x : q) x /= std::sqrt(static_cast<float>(dim));
     for (const Guarded<uint16_t>* half : {&k, &v})
       for (uint16_t& x : *half) x = any_bits && random.below(4) == 0 ? static_cast<uint16_t>(random.bits()) : f32_to_f16(random.normal());
-    chunk = {q.data(), num_q, dim, padded, k.data(), v.data(), first, length, nullptr, nullptr, nullptr};
+    chunk = {q.data(), num_q, dim, padded, k.data(), v.data(), first, length, nullptr, nullptr, nullptr, nullptr};
   }
   static size_t size(int rows, int cols) { return static_cast<size_t>(rows * cols); }
 
