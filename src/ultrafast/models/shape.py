@@ -119,9 +119,7 @@ class ModelShape:
             )
         hidden_size = meta.integer("embedding_length", 1, _MAX_SIZE)
         num_heads = meta.integer_of_layers("attention.head_count", num_layers, hidden_size)
-        num_kv_heads = meta.integer_of_layers("attention.head_count_kv", num_layers, num_heads, default=num_heads)
-        if num_heads % num_kv_heads:
-            meta.fail("attention.head_count_kv", f"is {num_kv_heads}, which does not divide the {num_heads} heads")
+        num_kv_heads = _num_kv_heads(meta, num_layers, num_heads)
         head_dim = _head_dim(meta, hidden_size, num_heads)
         shape = cls(
             architecture=architecture,
@@ -223,6 +221,13 @@ def _refuse_unsupported(meta: Metadata) -> None:
         value = meta.get(key)
         if value is not None and value != neutral:
             meta.fail(key, f"is {value!r:.80}; only {neutral} is supported")
+
+
+def _num_kv_heads(meta: Metadata, num_layers: int, num_heads: int) -> int:
+    num_kv_heads = meta.integer_of_layers("attention.head_count_kv", num_layers, num_heads, default=num_heads)
+    if num_heads % num_kv_heads:
+        meta.fail("attention.head_count_kv", f"is {num_kv_heads}, which does not divide the {num_heads} heads")
+    return num_kv_heads
 
 
 def _head_dim(meta: Metadata, hidden_size: int, num_heads: int) -> int:
