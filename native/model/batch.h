@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "model/config.h"
 #include "runtime/workers.h"
 
@@ -19,6 +20,14 @@ struct BatchRow {
 struct Batch {
   std::vector<BatchRow> rows;
   int num_logits = 0;
+};
+
+// KV blocks that a row attends to in a layer: [first, last).
+struct Chunks {
+  Chunks(const ModelConfig& config, const BatchRow& row, int layer)
+      : first(config.first_position(layer, row.position) / kKvBlock), last(row.position / kKvBlock + 1) {}
+  int count() const { return last - first; }
+  int first, last;
 };
 
 // A way to compute logits; all workers of the pool call run() together.

@@ -14,14 +14,6 @@ constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit 
 
 int widest_input(const ModelConfig& c) { return std::max({c.hidden_size, c.q_size(), c.intermediate_size}); }
 
-// Chunks of 64 positions that a row attends to in a layer: [first, last).
-struct Chunks {
-  Chunks(const ModelConfig& config, const BatchRow& row, int layer)
-      : first(config.first_position(layer, row.position) / kKvBlock), last(row.position / kKvBlock + 1) {}
-  int count() const { return last - first; }
-  int first, last;
-};
-
 }  // namespace
 
 void rope_angles(const std::vector<double>& inv_freq, int position, float* out) {
