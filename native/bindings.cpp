@@ -51,7 +51,12 @@ void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
   require(c.num_layers > 0 && c.hidden_size > 0 && c.intermediate_size > 0 && c.num_heads > 0 && c.num_kv_heads > 0 && c.head_dim > 0 &&
               c.vocab_size > 0,
           "model sizes must be positive");
+  require(c.query_scale > 0.0f && c.embedding_scale > 0.0f, "scales must be positive");
+  require(static_cast<int>(c.windows.size()) == c.num_layers, "one window a layer");
+  for (int i = 0; i < c.num_layers; ++i)
+    require(!c.is_local(i) || c.local_rope_inv_freq.size() == c.rope_inv_freq.size(), "local layers need as many rotations");
   require(c.num_heads % c.num_kv_heads == 0 && c.head_dim % 2 == 0 && c.rope_dim() <= c.head_dim, "bad attention shape");
+  const auto has = [&](const std::string& name) { return tensors.count(name) != 0; };
   const auto expect = [&](const std::string& name, int rows, int cols) {
     const auto it = tensors.find(name);
     require(it != tensors.end(), name + ": missing");
@@ -72,7 +77,16 @@ void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
     expect(prefix + "ffn_gate.weight", c.intermediate_size, c.hidden_size);
     expect(prefix + "ffn_up.weight", c.intermediate_size, c.hidden_size);
     expect(prefix + "ffn_down.weight", c.hidden_size, c.intermediate_size);
-    if (tensors.count(prefix + "attn_q.bias") != 0) {
+    // What is in one layer is in all.
+    if (has("blk.0.attn_q_norm.weight")) {
+      expect(prefix + "attn_q_norm.weight", 1, c.head_dim);
+      expect(prefix + "attn_k_norm.weight", 1, c.head_dim);
+    }
+    if (has("blk.0.post_attention_norm.weight")) {
+      expect(prefix + "post_attention_norm.weight", 1, c.hidden_size);
+      expect(prefix + "post_ffw_norm.weight", 1, c.hidden_size);
+    }
+    if (has(prefix + "attn_q.bias")) {
       expect(prefix + "attn_q.bias", 1, c.q_size());
       expect(prefix + "attn_k.bias", 1, c.kv_size());
       expect(prefix + "attn_v.bias", 1, c.kv_size());
@@ -214,12 +228,16 @@ NB_MODULE(_native, m) {
       .def(
           "__init__",
           [](ModelConfig* self, int num_layers, int hidden_size, int intermediate_size, int num_heads, int num_kv_heads, int head_dim,
-             int vocab_size, float rms_norm_eps, std::vector<double> rope_inv_freq) {
-            new (self) ModelConfig{num_layers,   hidden_size, intermediate_size, num_heads,    num_kv_heads,
-                                   head_dim,     vocab_size,  rms_norm_eps,      std::move(rope_inv_freq)};
+             int vocab_size, float rms_norm_eps, std::vector<double> rope_inv_freq, bool rope_halves, float query_scale,
+             float embedding_scale, bool gelu, std::vector<int> windows, std::vector<double> local_rope_inv_freq) {
+            new (self) ModelConfig{num_layers,   hidden_size,     intermediate_size, num_heads,          num_kv_heads,
+                                   head_dim,     vocab_size,      rms_norm_eps,      std::move(rope_inv_freq), rope_halves,
+                                   query_scale,  embedding_scale, gelu,              std::move(windows),
+                                   std::move(local_rope_inv_freq)};
           },
           nb::kw_only(), "num_layers"_a, "hidden_size"_a, "intermediate_size"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a,
-          "vocab_size"_a, "rms_norm_eps"_a, "rope_inv_freq"_a);
+          "vocab_size"_a, "rms_norm_eps"_a, "rope_inv_freq"_a, "rope_halves"_a, "query_scale"_a, "embedding_scale"_a, "gelu"_a, "windows"_a,
+          "local_rope_inv_freq"_a);
 
   nb::class_<Sequence>(m, "Sequence")
       .def(

@@ -9,7 +9,7 @@ own, built for this machine (long):
     llama-venv/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36 platformdirs huggingface-hub
     llama-venv/bin/python tools/compare_llama_cpp.py --full-logits full.npy
 
-full.npy comes from tools/make_golden.py --full-logits. Writes docs/data/llama_cpp_accuracy.json.
+full.npy comes from tools/make_golden.py --full-logits. Writes docs/data/llama_cpp_accuracy*.json.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from accuracy_metrics import measure, table
-from golden_files import MODEL, ROOT, load_golden, resolve_model
+from golden_files import MODEL, PLANS, ROOT, load_golden, resolve_model
 
-RESULT = ROOT / "docs" / "data" / "llama_cpp_accuracy.json"
+RESULTS = {
+    "smollm2-135m": ROOT / "docs" / "data" / "llama_cpp_accuracy.json",
+    "gemma3-270m": ROOT / "docs" / "data" / "llama_cpp_accuracy_gemma3.json",
+}
 THREADS = 2
 CONTEXT = 2048  # the long text and its greedy tokens fit
 
@@ -47,17 +50,20 @@ class LlamaCpp:
         self.llama.eval(ids)
         return np.array(self.llama.scores[: len(ids)], dtype=np.float32)
 
-    def tokenize(self, text: str) -> list[int]:
-        """Token ids, special tokens parsed and none added."""
-        return list(self.llama.tokenize(text.encode(), add_bos=False, special=True))
+    def tokenize(self, text: str, add_bos: bool) -> list[int]:
+        """Token ids, special tokens parsed."""
+        return list(self.llama.tokenize(text.encode(), add_bos=add_bos, special=True))
 
 
-def compare(path: Path, full_logits: Path) -> dict[str, Any]:
+def compare(model: str, full_logits: Path) -> dict[str, Any]:
     """All figures, with what they depend on."""
-    golden = load_golden()
-    llama = LlamaCpp(path)
+    plan = PLANS[model]
+    golden = load_golden(plan.folder)
+    llama = LlamaCpp(resolve_model(model))
     differing = [
-        prompt["name"] for prompt in golden["prompts"] if llama.tokenize(prompt["prompt_text"]) != prompt["prompt_ids"]
+        prompt["name"]
+        for prompt in golden["prompts"]
+        if llama.tokenize(prompt["prompt_text"], not plan.chat)[: len(prompt["prompt_ids"])] != prompt["prompt_ids"]
     ]
     print("tokenisation done; logits…", file=sys.stderr)
     references = {"transformers": np.load(full_logits)}
@@ -73,16 +79,15 @@ def compare(path: Path, full_logits: Path) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, metavar="FILE", help=f"GGUF file (default: {MODEL} in the cache)")
+    parser.add_argument("--model", choices=PLANS, default=MODEL, help="in the cache (default: %(default)s)")
     parser.add_argument("--full-logits", type=Path, metavar="NPY", required=True, help="transformers' fp32 logits")
     arguments = parser.parse_args()
     try:
-        result = compare(resolve_model(arguments.model), arguments.full_logits)
+        result = compare(arguments.model, arguments.full_logits)
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         return 130
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    RESULTS[arguments.model].write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(table([result["figures"]], "transformers"))
     print(f"prompts tokenised differently: {result['prompts_tokenized_differently'] or 'none'}")
     return 0

@@ -80,13 +80,14 @@ struct ActRow {
 };
 
 struct AttentionChunk {
-  const float* q;     // [num_q][head_dim], scaled by 1 / sqrt(head_dim): query heads that share this KV head
+  const float* q;     // [num_q][head_dim], scaled: query heads that share this KV head
   int num_q;
   int head_dim;
   int padded_dim;     // head_dim rounded up to 16: row length of v and acc
   const uint16_t* k;  // f16 [kKvBlock / 16][head_dim][16]: transposed in groups of 16 positions
   const uint16_t* v;  // f16 [kKvBlock][padded_dim]
-  int length;         // valid positions, 1 ... kKvBlock
+  int first;          // valid positions: [first, length), 0 <= first < length <= kKvBlock
+  int length;
   const uint16_t* next;  // k and v of the chunk that this worker reads next, brought near meanwhile; may be null
   // Results for this chunk alone: softmax numerators relative to the chunk's own maximum.
   float* max;         // [num_q]
@@ -113,6 +114,9 @@ struct KernelTable {
 
   // out[i] = gate[i] * sigmoid(gate[i]) * up[i].
   void (*silu_mul)(const float* gate, const float* up, int n, float* out);
+
+  // out[i] = gelu(gate[i]) * up[i], gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+  void (*gelu_mul)(const float* gate, const float* up, int n, float* out);
 
   void (*attention)(const AttentionChunk& chunk);
 

@@ -109,6 +109,20 @@ void silu_mul(const float* gate, const float* up, int n, float* out) {
   if (i < n) store_first(out + i, silu_mul_lanes(load_first(gate + i, n - i), load_first(up + i, n - i)), n - i);
 }
 
+// x / 2 * (1 + tanh u) = x * sigmoid(2 u): no tanh is needed.
+inline F32 gelu_mul_lanes(F32 gate, F32 up) {
+  const F32 one = set1(1.0f);
+  const F32 cubic = fma(mul(gate, gate), set1(0.044715f), one);
+  const F32 u = mul(mul(gate, set1(-1.59576912f)), cubic);  // -2 sqrt(2 / pi) (x + 0.044715 x^3)
+  return mul(div(gate, add(one, exp(u))), up);
+}
+
+void gelu_mul(const float* gate, const float* up, int n, float* out) {
+  int i = 0;
+  for (; i + 16 <= n; i += 16) store(out + i, gelu_mul_lanes(load(gate + i), load(up + i)));
+  if (i < n) store_first(out + i, gelu_mul_lanes(load_first(gate + i, n - i), load_first(up + i, n - i)), n - i);
+}
+
 void add_into(float* x, const float* y, int n) {
   int i = 0;
   for (; i + 16 <= n; i += 16) store(x + i, add(load(x + i), load(y + i)));
@@ -175,10 +189,10 @@ float softmax_numerators(const float* x, int n, float largest, float factor, flo
 // N query heads that share one KV head: each key and value vector is loaded once for all of them. P vectors of positions
 // (or of value elements) at a time, so that no sum waits for itself.
 template <int N, int P, bool kPrefetch>
-void attend(const AttentionChunk& c, int first) {
+void attend(const AttentionChunk& c, int first) {  // first: of the query heads
   constexpr int kLine = 32;  // elements of a cache line
   const uint16_t* next_v = c.next + static_cast<ptrdiff_t>(kKvBlock) * c.head_dim;
-  const int groups = (c.length + kLanes - 1) / kLanes;
+  const int first_group = c.first / kLanes, groups = (c.length + kLanes - 1) / kLanes;
   alignas(64) float weights[N][kKvBlock];
   F32 largest[N];
   for (int h = 0; h < N; ++h) largest[h] = set1(-kInfinity);
@@ -199,19 +213,21 @@ void attend(const AttentionChunk& c, int first) {
     }
     for (int v = 0; v < kVectors; ++v)
       for (int h = 0; h < N; ++h) {
-        const F32 valid = keep_first(score[v][h], c.length - (g + v) * kLanes, -kInfinity);
+        const F32 up_to_last = keep_first(score[v][h], c.length - (g + v) * kLanes, -kInfinity);
+        const F32 valid = drop_first(up_to_last, c.first - (g + v) * kLanes, -kInfinity);
         store(weights[h] + (g + v) * kLanes, valid);
         largest[h] = max(valid, largest[h]);
       }
   };
-  int g = 0;
+  int g = first_group;
   for (; g + P <= groups; g += P) scores(Int<P>(), g);
   for (; g < groups; ++g) scores(Int<1>(), g);
   for (int h = 0; h < N; ++h) {
     const float m = reduce_max(largest[h]);
     F32 sum = set1(0.0f);
-    for (g = 0; g < groups; ++g) {
-      const F32 e = keep_first(exp(sub(load(weights[h] + g * kLanes), set1(m))), c.length - g * kLanes, 0.0f);
+    for (g = first_group; g < groups; ++g) {
+      F32 e = keep_first(exp(sub(load(weights[h] + g * kLanes), set1(m))), c.length - g * kLanes, 0.0f);
+      e = drop_first(e, c.first - g * kLanes, 0.0f);
       store(weights[h] + g * kLanes, e);
       sum = add(sum, e);
     }
@@ -223,7 +239,7 @@ void attend(const AttentionChunk& c, int first) {
     F32 acc[kVectors][N];
     for (int v = 0; v < kVectors; ++v)
       for (int h = 0; h < N; ++h) acc[v][h] = set1(0.0f);
-    for (int p = 0; p < c.length; ++p) {
+    for (int p = c.first; p < c.length; ++p) {
       if constexpr (kPrefetch)
         for (int line = 0; line < kVectors / 2; ++line) prefetch(next_v + d * kKvBlock + (p * (kVectors / 2) + line) * kLine);
       for (int v = 0; v < kVectors; ++v) {
@@ -275,6 +291,7 @@ constexpr KernelTable make_table(const char* name) {
       quantize,
       rope,
       silu_mul,
+      gelu_mul,
       attention,
       attention_merge,
       add_into,

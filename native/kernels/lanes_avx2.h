@@ -49,14 +49,15 @@ inline F32 abs(F32 x) {
   const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   return {_mm256_and_ps(x.a, mask), _mm256_and_ps(x.b, mask)};
 }
-inline F32 keep_first(F32 x, int n, float other) {
+inline F32 replace_from(F32 x, int n, F32 y) {  // lanes below n of x, the others of y
   const __m256i count = _mm256_set1_epi32(n);
   const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const __m256 o = _mm256_set1_ps(other);
   const __m256i low = _mm256_cmpgt_epi32(count, index);
   const __m256i high = _mm256_cmpgt_epi32(count, _mm256_add_epi32(index, _mm256_set1_epi32(8)));
-  return {_mm256_blendv_ps(o, x.a, _mm256_castsi256_ps(low)), _mm256_blendv_ps(o, x.b, _mm256_castsi256_ps(high))};
+  return {_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(low)), _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(high))};
 }
+inline F32 keep_first(F32 x, int n, float other) { return replace_from(x, n, set1(other)); }
+inline F32 drop_first(F32 x, int n, float other) { return replace_from(set1(other), n, x); }
 inline F32 to_f32(I32 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 inline __m256 pow2(__m256i n) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23)); }
 inline F32 times_pow2(F32 x, I32 n) { return {_mm256_mul_ps(x.a, pow2(n.a)), _mm256_mul_ps(x.b, pow2(n.b))}; }

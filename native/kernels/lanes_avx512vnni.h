@@ -44,6 +44,10 @@ inline F32 keep_first(F32 x, int n, float other) {
   const auto mask = static_cast<__mmask16>(n >= 16 ? 0xffff : (1 << n) - 1);
   return {_mm512_mask_blend_ps(mask, _mm512_set1_ps(other), x.v)};
 }
+inline F32 drop_first(F32 x, int n, float other) {
+  const auto mask = static_cast<__mmask16>(n <= 0 ? 0 : n >= 16 ? 0xffff : (1 << n) - 1);
+  return {_mm512_mask_blend_ps(mask, x.v, _mm512_set1_ps(other))};
+}
 inline F32 to_f32(I32 x) { return {_mm512_cvtepi32_ps(x.v)}; }
 inline F32 times_pow2(F32 x, I32 n) {
   return {_mm512_mul_ps(x.v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n.v, _mm512_set1_epi32(127)), 23)))};

@@ -35,6 +35,7 @@ inline F32 max(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] > b.v[i] ? a.v[i] : b.v[i])
 inline F32 min(F32 a, F32 b) { ULTRAFAST_EACH(a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
 inline F32 abs(F32 a) { ULTRAFAST_EACH(f32_from_bits(f32_to_bits(a.v[i]) & 0x7fffffffu)); }
 inline F32 keep_first(F32 a, int n, float other) { ULTRAFAST_EACH(i < n ? a.v[i] : other); }
+inline F32 drop_first(F32 a, int n, float other) { ULTRAFAST_EACH(i < n ? other : a.v[i]); }
 inline F32 to_f32(I32 a) { ULTRAFAST_EACH(static_cast<float>(a.v[i])); }
 inline F32 times_pow2(F32 a, I32 n) {
   ULTRAFAST_EACH(a.v[i] * f32_from_bits(static_cast<uint32_t>(n.v[i] + 127) << 23));

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "model/config.h"
 #include "runtime/workers.h"
 
@@ -21,6 +22,14 @@ struct Batch {
   int num_logits = 0;
 };
 
+// KV blocks that a row attends to in a layer: [first, last).
+struct Chunks {
+  Chunks(const ModelConfig& config, const BatchRow& row, int layer)
+      : first(config.first_position(layer, row.position) / kKvBlock), last(row.position / kKvBlock + 1) {}
+  int count() const { return last - first; }
+  int first, last;
+};
+
 // A way to compute logits; all workers of the pool call run() together.
 class Forward {
  public:
@@ -32,6 +41,6 @@ class Forward {
 };
 
 // cos and sin of every rotation at `position`: out[2 i] = cos, out[2 i + 1] = sin of position * inv_freq[i].
-void rope_angles(const ModelConfig& config, int position, float* out);
+void rope_angles(const std::vector<double>& inv_freq, int position, float* out);
 
 }  // namespace ultrafast

@@ -1,6 +1,8 @@
-// What a decoder of the Llama family looks like; filled from ultrafast.models.shape.ModelShape.
+// What a decoder of the Llama, Qwen and Gemma families looks like; filled from ultrafast.models.shape.ModelShape. Which
+// biases and norms it has, its tensors say.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <stdexcept>
@@ -19,11 +21,23 @@ struct ModelConfig {
   int vocab_size;
   float rms_norm_eps;
   std::vector<double> rope_inv_freq;  // [rope_dim / 2] radians per position; dimensions past rope_dim do not rotate
+  bool rope_halves = false;           // pair i of a head is rows i and i + rope_dim / 2 of the file, instead of 2i and 2i + 1
+  float query_scale = 0.0f;           // attention scores are this times query . key
+  float embedding_scale = 1.0f;
+  bool gelu = false;                  // gates go through GELU (tanh) instead of SiLU
+  // Of each layer: 0, or the number of last positions that it attends to. Such layers are called local.
+  std::vector<int> windows;
+  std::vector<double> local_rope_inv_freq;  // rope_inv_freq of local layers
 
   int rope_dim() const { return 2 * static_cast<int>(rope_inv_freq.size()); }
   int q_size() const { return num_heads * head_dim; }
   int kv_size() const { return num_kv_heads * head_dim; }
   int heads_per_kv() const { return num_heads / num_kv_heads; }
+  bool is_local(int layer) const { return windows[static_cast<size_t>(layer)] > 0; }
+  // The first position that `layer` attends to from `position`.
+  int first_position(int layer, int position) const {
+    return is_local(layer) ? std::max(0, position + 1 - windows[static_cast<size_t>(layer)]) : 0;
+  }
   int padded_dim() const { return (head_dim + 15) / 16 * 16; }
 };
 

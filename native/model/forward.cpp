@@ -14,12 +14,10 @@ constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit 
 
 int widest_input(const ModelConfig& c) { return std::max({c.hidden_size, c.q_size(), c.intermediate_size}); }
 
-int num_chunks(const BatchRow& row) { return row.position / kKvBlock + 1; }
-
 }  // namespace
 
-void rope_angles(const ModelConfig& config, int position, float* out) {
-  for (const double frequency : config.rope_inv_freq) {
+void rope_angles(const std::vector<double>& inv_freq, int position, float* out) {
+  for (const double frequency : inv_freq) {
     const double angle = position * frequency;
     *out++ = static_cast<float>(std::cos(angle));
     *out++ = static_cast<float>(std::sin(angle));
@@ -50,6 +48,7 @@ TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, 
       kernels_(kernels),
       weights_(config, tensors, workers),
       kv_(config, num_blocks),
+      qkv_unit_(weights_.layers()[0].q_norm.empty() ? 1 : whole_heads_unit(config)),
       hidden_stride_(round_up(static_cast<size_t>(config.hidden_size), 16)),
       query_stride_(round_up(static_cast<size_t>(config.q_size()), 16)),
       logits_stride_(round_up(static_cast<size_t>(config.vocab_size), 16)),
@@ -57,6 +56,8 @@ TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, 
       query_(max_rows * query_stride_),
       attended_(max_rows * query_stride_),
       angles_(static_cast<size_t>(max_rows) * config.rope_dim()),
+      local_angles_(config.local_rope_inv_freq.empty() ? 0 : angles_.size()),
+      added_(weights_.layers()[0].post_attn_norm.empty() ? 0 : hidden_.size()),
       logits_(max_logits * logits_stride_),
       inputs_(max_rows, widest_input(config)),
       ffn_(max_rows, config.intermediate_size) {
@@ -71,7 +72,8 @@ TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, 
     };
     for (const LayerWeights& layer : weights_.layers())
       for (const Matrix* m : {&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj, &layer.down_proj}) consider(*m);
-    const size_t products = std::max({widest_part * kPrivateTokens, static_cast<size_t>(max_rows) * 2 * kBlock,
+    const size_t widest_step = std::max(2 * kBlock, qkv_unit_ * kLanes);
+    const size_t products = std::max({widest_part * kPrivateTokens, static_cast<size_t>(max_rows) * widest_step,
                                       2 * static_cast<size_t>(config.heads_per_kv()) * partial});
     scratch_.push_back(std::make_unique<Scratch>(Scratch{Activations(kPrivateTokens, widest_input(config)),
                                                          std::vector<float>(products),
@@ -124,17 +126,17 @@ const ActRow* TileForward::prepare(const Worker& worker, int tokens, int width, 
 }
 
 template <class Use>
-void TileForward::project(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, Use use) {
+void TileForward::project(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, int unit, Use use) {
   const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
   const int groups = part.last_group - part.first_group;
   if (groups == 0) return;
   const auto matmul = kernels_.matmul[static_cast<int>(matrix.kind)];
   float* products = scratch(worker).products.data();
   // Few tokens: one sweep over all rows. Many: finish a row group before the next, so that it stays in cache.
-  const int step = tokens <= kPrivateTokens ? groups : 1;
+  const int step = tokens <= kPrivateTokens ? groups : unit;
   for (int g = 0; g < groups; g += step) {
     const int first_row = (part.first_group + g) * kLanes;
-    matmul(matrix.group(part, g), step, matrix.cols, x, tokens, products, step * kLanes);
+    matmul(matrix.group(part, g), std::min(step, groups - g), matrix.cols, x, tokens, products, step * kLanes);
     use(first_row, std::min(step * kLanes, matrix.rows - first_row), products, step * kLanes);
   }
 }
@@ -144,7 +146,9 @@ void TileForward::embed(const Worker& worker, const Batch& batch) {
   for (int64_t t = worker.first(tokens); t < worker.last(tokens); ++t) {
     const BatchRow& row = batch.rows[static_cast<size_t>(t)];
     weights_.embedding().dequantize_row(row.token, hidden(static_cast<int>(t)));
-    rope_angles(config_, row.position, angles_.data() + t * config_.rope_dim());
+    if (config_.embedding_scale != 1.0f) kernels_.scale(hidden(static_cast<int>(t)), config_.embedding_scale, config_.hidden_size);
+    rope_angles(config_.rope_inv_freq, row.position, angles_.data() + t * config_.rope_dim());
+    if (!local_angles_.empty()) rope_angles(config_.local_rope_inv_freq, row.position, local_angles_.data() + t * config_.rope_dim());
     if (row.logits_row >= 0) logits_tokens_[static_cast<size_t>(row.logits_row)] = static_cast<int>(t);
   }
 }
@@ -156,9 +160,12 @@ void TileForward::qkv_stage(const Worker& worker, const Batch& batch, int layer_
   const bool plain = !is_quantized(layer.q_proj.kind) || !is_quantized(layer.k_proj.kind) || !is_quantized(layer.v_proj.kind);
   const ActRow* x = prepare(worker, tokens, config_.hidden_size, layer.attn_norm.data(), quantized, plain,
                             [&](int t) { return hidden(t); });
-  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   const auto add_bias = [&](const std::vector<float>& bias, int first, int count, float* values) {
     if (!bias.empty()) kernels_.add(values, bias.data() + first, count);
+  };
+  const auto normalize_heads = [&](const std::vector<float>& norm, int count, float* values) {
+    for (int r = 0; !norm.empty() && r < count; r += config_.head_dim)
+      kernels_.rms_norm(values + r, norm.data(), config_.head_dim, config_.rms_norm_eps, values + r);
   };
   // Rotates the part of each head that lies in rows [first, first + count); pairs never straddle a row group.
   const auto rotate = [&](int t, int first, int count, float* values) {
@@ -166,28 +173,30 @@ void TileForward::qkv_stage(const Worker& worker, const Batch& batch, int layer_
       const int d = (first + r) % config_.head_dim;
       const int n = std::min(config_.head_dim - d, count - r);
       if (d < config_.rope_dim())
-        kernels_.rope(values + r, angles_.data() + static_cast<size_t>(t) * config_.rope_dim() + d, std::min(n, config_.rope_dim() - d));
+        kernels_.rope(values + r, angles(layer_index, t) + d, std::min(n, config_.rope_dim() - d));
       r += n;
     }
   };
-  project(worker, layer.q_proj, x, tokens, [&](int first, int count, float* products, int stride) {
+  project(worker, layer.q_proj, x, tokens, qkv_unit_, [&](int first, int count, float* products, int stride) {
     for (int t = 0; t < tokens; ++t) {
       float* values = products + static_cast<ptrdiff_t>(t) * stride;
       add_bias(layer.q_bias, first, count, values);
+      normalize_heads(layer.q_norm, count, values);
       rotate(t, first, count, values);
-      kernels_.scale(values, scale, count);
+      kernels_.scale(values, config_.query_scale, count);
       std::copy(values, values + count, query(t) + first);
     }
   });
-  project(worker, layer.k_proj, x, tokens, [&](int first, int count, float* products, int stride) {
+  project(worker, layer.k_proj, x, tokens, qkv_unit_, [&](int first, int count, float* products, int stride) {
     for (int t = 0; t < tokens; ++t) {
       float* values = products + static_cast<ptrdiff_t>(t) * stride;
       add_bias(layer.k_bias, first, count, values);
+      normalize_heads(layer.k_norm, count, values);
       rotate(t, first, count, values);
       store_heads(batch.rows[static_cast<size_t>(t)], layer_index, first, count, values, true);
     }
   });
-  project(worker, layer.v_proj, x, tokens, [&](int first, int count, float* products, int stride) {
+  project(worker, layer.v_proj, x, tokens, 1, [&](int first, int count, float* products, int stride) {
     for (int t = 0; t < tokens; ++t) {
       float* values = products + static_cast<ptrdiff_t>(t) * stride;
       add_bias(layer.v_bias, first, count, values);
@@ -225,6 +234,7 @@ void TileForward::attend(const BatchRow& row, const float* q, int layer, int kv_
   c.q = q + static_cast<ptrdiff_t>(kv_head) * c.num_q * c.head_dim;
   c.k = kv_.keys(block, layer, kv_head);
   c.v = kv_.values(block, layer, kv_head);
+  c.first = std::max(0, config_.first_position(layer, row.position) - chunk * kKvBlock);
   c.length = std::min(kKvBlock, row.position + 1 - chunk * kKvBlock);
   c.next = next;
   c.max = max;
@@ -240,7 +250,7 @@ void TileForward::attention_stage(const Worker& worker, const Batch& batch, int 
   const int tokens = static_cast<int>(batch.rows.size());
   const int heads = config_.num_heads, per_kv = config_.heads_per_kv(), dim = config_.head_dim, padded = config_.padded_dim();
   int64_t total_chunks = 0;
-  for (const BatchRow& row : batch.rows) total_chunks += num_chunks(row);
+  for (const BatchRow& row : batch.rows) total_chunks += Chunks(config_, row, layer).count();
   const int64_t partial = 2 + padded;  // floats per head and chunk: max, sum, then acc
   const bool spread = total_chunks * heads * partial <= static_cast<int64_t>(partials_.size());
 
@@ -268,19 +278,20 @@ void TileForward::attention_stage(const Worker& worker, const Batch& batch, int 
     const int64_t all = total_chunks * config_.num_kv_heads, mine = worker.first(all), end = worker.last(all);
     int64_t chunks_before = 0, number = 0;
     for (const BatchRow& row : batch.rows) {
-      for (int c = 0; c < num_chunks(row); ++c)
+      const Chunks chunks(config_, row, layer);
+      for (int c = chunks.first; c < chunks.last; ++c)
         for (int kv = 0; kv < config_.num_kv_heads; ++kv, ++number) {
           if (number < mine || number >= end) continue;
           run(kv_.keys(row.block_table[c], layer, kv));
-          task = {&row, kv, c, chunks_before + c};
+          task = {&row, kv, c, chunks_before + c - chunks.first};
         }
-      chunks_before += num_chunks(row);
+      chunks_before += chunks.count();
     }
     run(nullptr);
     worker.sync();
     int64_t first_chunk = 0, task_number = 0;
     for (int t = 0; t < tokens; ++t) {
-      const int chunks = num_chunks(batch.rows[static_cast<size_t>(t)]);
+      const int chunks = Chunks(config_, batch.rows[static_cast<size_t>(t)], layer).count();
       for (int h = 0; h < heads; ++h, ++task_number) {
         if (task_number % worker.count != worker.index) continue;
         float* running = chunk_at(first_chunk);
@@ -299,11 +310,12 @@ void TileForward::attention_stage(const Worker& worker, const Batch& batch, int 
   float* next = own + per_kv * partial;
   for (int t = 0, task = 0; t < tokens; ++t) {
     const BatchRow& row = batch.rows[static_cast<size_t>(t)];
+    const Chunks chunks(config_, row, layer);
     for (int kv = 0; kv < config_.num_kv_heads; ++kv, ++task) {
       if (task % worker.count != worker.index) continue;
-      const auto keys_of = [&](int c) { return c < num_chunks(row) ? kv_.keys(row.block_table[c], layer, kv) : nullptr; };
-      attend(row, query(t), layer, kv, 0, keys_of(1), own, own + per_kv, own + 2 * per_kv);
-      for (int c = 1; c < num_chunks(row); ++c) {
+      const auto keys_of = [&](int c) { return c < chunks.last ? kv_.keys(row.block_table[c], layer, kv) : nullptr; };
+      attend(row, query(t), layer, kv, chunks.first, keys_of(chunks.first + 1), own, own + per_kv, own + 2 * per_kv);
+      for (int c = chunks.first + 1; c < chunks.last; ++c) {
         attend(row, query(t), layer, kv, c, keys_of(c + 1), next, next + per_kv, next + 2 * per_kv);
         for (int h = 0; h < per_kv; ++h)
           kernels_.attention_merge(own + h, own + per_kv + h, own + 2 * per_kv + h * padded, next[h], next[per_kv + h],
@@ -318,9 +330,25 @@ void TileForward::output_stage(const Worker& worker, const Batch& batch, const L
   const int tokens = static_cast<int>(batch.rows.size());
   const bool quantized = is_quantized(layer.o_proj.kind);
   const ActRow* x = prepare(worker, tokens, config_.q_size(), nullptr, quantized, !quantized, [&](int t) { return attended(t); });
-  project(worker, layer.o_proj, x, tokens, [&](int first, int count, const float* products, int stride) {
-    for (int t = 0; t < tokens; ++t) kernels_.add(hidden(t) + first, products + static_cast<ptrdiff_t>(t) * stride, count);
+  add_projection(worker, layer.o_proj, x, tokens, layer.post_attn_norm);
+}
+
+void TileForward::add_projection(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, const std::vector<float>& norm) {
+  const auto added = [&](int t) { return added_.data() + static_cast<size_t>(t) * hidden_stride_; };
+  project(worker, matrix, x, tokens, 1, [&](int first, int count, const float* products, int stride) {
+    for (int t = 0; t < tokens; ++t, products += stride) {
+      if (norm.empty())
+        kernels_.add(hidden(t) + first, products, count);
+      else
+        std::copy(products, products + count, added(t) + first);
+    }
   });
+  if (norm.empty()) return;
+  worker.sync();
+  for (auto t = static_cast<int>(worker.first(tokens)); t < worker.last(tokens); ++t) {
+    kernels_.rms_norm(added(t), norm.data(), config_.hidden_size, config_.rms_norm_eps, added(t));
+    kernels_.add(hidden(t), added(t), config_.hidden_size);
+  }
 }
 
 void TileForward::gate_up_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer) {
@@ -332,6 +360,7 @@ void TileForward::gate_up_stage(const Worker& worker, const Batch& batch, const 
       prepare(worker, tokens, config_.hidden_size, layer.ffn_norm.data(), quantized, plain, [&](int t) { return hidden(t); });
   const Matrix::Part& part = gate.parts[static_cast<size_t>(worker.index)];  // up's is the same
   const bool quantize_down = is_quantized(layer.down_proj.kind);
+  const auto gate_mul = config_.gelu ? kernels_.gelu_mul : kernels_.silu_mul;
   float* gates = scratch(worker).products.data();  // [tokens][32]
   float* ups = gates + static_cast<ptrdiff_t>(tokens) * kBlock;
   // A block of 32 products at a time: they are quantised for down_proj while they are in registers' reach.
@@ -344,7 +373,7 @@ void TileForward::gate_up_stage(const Worker& worker, const Batch& batch, const 
     for (int t = 0; t < tokens; ++t) {
       const ActRow& row = ffn_.rows()[t];
       float* out = row.f32 + first;
-      kernels_.silu_mul(gates + static_cast<ptrdiff_t>(t) * kBlock, ups + static_cast<ptrdiff_t>(t) * kBlock, count, out);
+      gate_mul(gates + static_cast<ptrdiff_t>(t) * kBlock, ups + static_cast<ptrdiff_t>(t) * kBlock, count, out);
       if (quantize_down) {
         const int b = first / kBlock;
         kernels_.quantize(out, kBlock, {row.hi + first, row.lo + first, row.pairs + first, row.scale + b, row.scaled_sum + b, row.sum + b, nullptr});
@@ -354,10 +383,7 @@ void TileForward::gate_up_stage(const Worker& worker, const Batch& batch, const 
 }
 
 void TileForward::down_stage(const Worker& worker, const Batch& batch, const LayerWeights& layer) {
-  const int tokens = static_cast<int>(batch.rows.size());
-  project(worker, layer.down_proj, ffn_.rows(), tokens, [&](int first, int count, const float* products, int stride) {
-    for (int t = 0; t < tokens; ++t) kernels_.add(hidden(t) + first, products + static_cast<ptrdiff_t>(t) * stride, count);
-  });
+  add_projection(worker, layer.down_proj, ffn_.rows(), static_cast<int>(batch.rows.size()), layer.post_ffn_norm);
 }
 
 void TileForward::logits_stage(const Worker& worker, const Batch& batch) {

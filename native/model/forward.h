@@ -53,15 +53,21 @@ class TileForward final : public Forward {
   template <class Source>
   const ActRow* prepare(const Worker& worker, int tokens, int width, const float* norm, bool quantized, bool plain, Source source);
   // Calls use(first_row, num_rows, products, stride): product of row r and token t is products[t * stride + r - first_row].
+  // Each call has a multiple of `unit` row groups, but for the matrix's last.
   template <class Use>
-  void project(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, Use use);
+  void project(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, int unit, Use use);
   // Writes rows [first, first + count) of k_proj or v_proj into the KV cache.
+  // hidden += matrix times x, normalised first where the model has a norm there.
+  void add_projection(const Worker& worker, const Matrix& matrix, const ActRow* x, int tokens, const std::vector<float>& norm);
   void store_heads(const BatchRow& row, int layer, int first, int count, const float* values, bool is_key);
   void attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, const uint16_t* next, float* max, float* sum,
               float* acc) const;
 
   float* hidden(int t) { return hidden_.data() + static_cast<size_t>(t) * hidden_stride_; }
   float* query(int t) { return query_.data() + static_cast<size_t>(t) * query_stride_; }
+  const float* angles(int layer, int t) const {
+    return (config_.is_local(layer) ? local_angles_ : angles_).data() + static_cast<size_t>(t) * config_.rope_dim();
+  }
   float* attended(int t) { return attended_.data() + static_cast<size_t>(t) * query_stride_; }
   Scratch& scratch(const Worker& worker) { return *scratch_[static_cast<size_t>(worker.index)]; }
 
@@ -69,11 +75,14 @@ class TileForward final : public Forward {
   const KernelTable& kernels_;
   Weights weights_;
   KvCache kv_;
+  const int qkv_unit_;            // row groups of Q and K that are worked on together: whole heads, where these have norms
   const size_t hidden_stride_, query_stride_, logits_stride_;
   std::vector<float> hidden_;     // [max_rows][hidden_stride]   residual stream
   std::vector<float> query_;      // [max_rows][query_stride]    rotated and scaled
   std::vector<float> attended_;   // [max_rows][query_stride]
   std::vector<float> angles_;     // [max_rows][rope_dim]        cos, sin
+  std::vector<float> local_angles_;  // the same of local layers, where there are any
+  std::vector<float> added_;      // [max_rows][hidden_stride]   of layers with norms on what they add
   std::vector<float> logits_;     // [max_logits][logits_stride]
   std::vector<float> partials_;   // attention of single chunks, see attention_stage
   Activations inputs_;            // [max_rows] shared inputs, when tokens are many

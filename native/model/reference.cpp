@@ -28,15 +28,29 @@ void add_bias(std::vector<float>& x, const std::vector<float>& bias, int first, 
     for (int i = 0; i < width; ++i) x[static_cast<size_t>(t) * width + i] += bias[static_cast<size_t>(i)];
 }
 
-void rotate(float* heads, int width, int head_dim, const std::vector<float>& angles) {
-  for (int head = 0; head < width; head += head_dim)
-    for (size_t i = 0; i < angles.size(); i += 2) {
-      float* pair = heads + head + i;
-      const float a = pair[0], b = pair[1];
-      pair[0] = a * angles[i] - b * angles[i + 1];
-      pair[1] = a * angles[i + 1] + b * angles[i];
+// x / sqrt(mean(x^2) + eps) * norm for each `n` of the `width` values.
+void rms_norm(float* x, int width, const std::vector<float>& norm, float eps) {
+  const int n = static_cast<int>(norm.size());
+  for (const float* end = x + width; x < end; x += n) {
+    const float scale = 1.0f / std::sqrt(dot(x, x, n) / static_cast<float>(n) + eps);
+    for (int i = 0; i < n; ++i) x[i] = x[i] * scale * norm[static_cast<size_t>(i)];
+  }
+}
+
+void rotate(float* heads, int width, const ModelConfig& config, const std::vector<float>& angles) {
+  const size_t pairs = angles.size() / 2;
+  for (int head = 0; head < width; head += config.head_dim)
+    for (size_t i = 0; i < pairs; ++i) {
+      float& x = heads[head + (config.rope_halves ? i : 2 * i)];
+      float& y = heads[head + (config.rope_halves ? i + pairs : 2 * i + 1)];
+      const float a = x, b = y;
+      x = a * angles[2 * i] - b * angles[2 * i + 1];
+      y = a * angles[2 * i + 1] + b * angles[2 * i];
     }
 }
+
+float silu(float x) { return x / (1.0f + std::exp(-x)); }
+float gelu(float x) { return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x))); }
 
 }  // namespace
 
@@ -52,6 +66,9 @@ ReferenceForward::ReferenceForward(const ModelConfig& config, const FileTensors&
     const FileTensor& tensor = tensors.at(name);
     out.resize(static_cast<size_t>(tensor.rows) * tensor.cols);
     plan.push_back({&out, &tensor});
+  };
+  const auto load_optional = [&](std::vector<float>& out, const std::string& name) {
+    if (tensors.count(name) != 0) load_vector(out, name);
   };
   const auto load = [&](Dense& out, const std::string& name) {
     out.rows = tensors.at(name).rows;
@@ -71,11 +88,13 @@ ReferenceForward::ReferenceForward(const ModelConfig& config, const FileTensors&
     load(layer.down, prefix + "ffn_down.weight");
     load_vector(layer.attn_norm, prefix + "attn_norm.weight");
     load_vector(layer.ffn_norm, prefix + "ffn_norm.weight");
-    if (tensors.count(prefix + "attn_q.bias") != 0) {
-      load_vector(layer.q_bias, prefix + "attn_q.bias");
-      load_vector(layer.k_bias, prefix + "attn_k.bias");
-      load_vector(layer.v_bias, prefix + "attn_v.bias");
-    }
+    load_optional(layer.post_attn_norm, prefix + "post_attention_norm.weight");
+    load_optional(layer.post_ffn_norm, prefix + "post_ffw_norm.weight");
+    load_optional(layer.q_bias, prefix + "attn_q.bias");
+    load_optional(layer.k_bias, prefix + "attn_k.bias");
+    load_optional(layer.v_bias, prefix + "attn_v.bias");
+    load_optional(layer.q_norm, prefix + "attn_q_norm.weight");
+    load_optional(layer.k_norm, prefix + "attn_k_norm.weight");
   }
   load_vector(output_norm_, "output_norm.weight");
   load(tied_ ? output_ : embedding_, "token_embd.weight");
@@ -125,31 +144,46 @@ void ReferenceForward::matmul(const Worker& worker, const Dense& m, const std::v
 void ReferenceForward::normalize(const Worker& worker, const std::vector<float>& norm, int tokens) {
   const int n = config_.hidden_size;
   for (int64_t t = worker.first(tokens); t < worker.last(tokens); ++t) {
-    const float* x = hidden_.data() + t * n;
-    const float scale = 1.0f / std::sqrt(dot(x, x, n) / static_cast<float>(n) + config_.rms_norm_eps);
-    for (int i = 0; i < n; ++i) normed_[static_cast<size_t>(t * n + i)] = x[i] * scale * norm[static_cast<size_t>(i)];
+    std::copy_n(hidden_.data() + t * n, n, normed_.data() + t * n);
+    rms_norm(normed_.data() + t * n, n, norm, config_.rms_norm_eps);
   }
   worker.sync();
+}
+
+void ReferenceForward::add_product(const Worker& worker, const std::vector<float>& norm, int tokens) {
+  const int n = config_.hidden_size;
+  for (int64_t t = worker.first(tokens); t < worker.last(tokens); ++t) {
+    float* product = product_.data() + t * n;
+    if (!norm.empty()) rms_norm(product, n, norm, config_.rms_norm_eps);
+    for (int i = 0; i < n; ++i) hidden_[static_cast<size_t>(t * n + i)] += product[i];
+  }
+  worker.sync();
+}
+
+void ReferenceForward::store_key_value(const BatchRow& row, int layer, const float* k, const float* v) {
+  const int block = row.block_table[row.position / kKvBlock], offset = row.position % kKvBlock;
+  std::copy_n(k, config_.kv_size(), key(block, layer, offset));
+  std::copy_n(v, config_.kv_size(), value(block, layer, offset));
 }
 
 void ReferenceForward::attend(const Batch& batch, int t, int head, int layer) {
   const BatchRow& row = batch.rows[static_cast<size_t>(t)];
   const int dim = config_.head_dim, at = head / config_.heads_per_kv() * dim;
   const float* q = q_.data() + static_cast<size_t>(t) * config_.q_size() + head * dim;
-  std::vector<float> weights(static_cast<size_t>(row.position) + 1);
+  const int first = config_.first_position(layer, row.position);
+  std::vector<float> weights;
   float largest = -INFINITY;
-  for (int p = 0; p <= row.position; ++p) {
-    weights[static_cast<size_t>(p)] =
-        dot(q, key(row.block_table[p / kKvBlock], layer, p % kKvBlock) + at, dim) / std::sqrt(static_cast<float>(dim));
-    largest = std::max(largest, weights[static_cast<size_t>(p)]);
+  for (int p = first; p <= row.position; ++p) {
+    weights.push_back(dot(q, key(row.block_table[p / kKvBlock], layer, p % kKvBlock) + at, dim) * config_.query_scale);
+    largest = std::max(largest, weights.back());
   }
   float sum = 0.0f;
   for (float& w : weights) sum += w = std::exp(w - largest);
   float* out = attended_.data() + static_cast<size_t>(t) * config_.q_size() + head * dim;
   std::fill(out, out + dim, 0.0f);
-  for (int p = 0; p <= row.position; ++p) {
+  for (int p = first; p <= row.position; ++p) {
     const float* v = value(row.block_table[p / kKvBlock], layer, p % kKvBlock) + at;
-    for (int d = 0; d < dim; ++d) out[d] += weights[static_cast<size_t>(p)] / sum * v[d];
+    for (int d = 0; d < dim; ++d) out[d] += weights[static_cast<size_t>(p - first)] / sum * v[d];
   }
 }
 
@@ -159,13 +193,9 @@ void ReferenceForward::run(const Worker& worker, const Batch& batch) noexcept {
   const Dense& table = tied_ ? output_ : embedding_;
   for (int t = first; t < last; ++t) {
     const float* row = table.values.data() + static_cast<size_t>(batch.rows[static_cast<size_t>(t)].token) * n;
-    std::copy(row, row + n, hidden_.data() + static_cast<size_t>(t) * n);
+    for (int i = 0; i < n; ++i) hidden_[static_cast<size_t>(t) * n + i] = row[i] * config_.embedding_scale;
   }
   worker.sync();
-  const auto add_product = [&] {
-    for (size_t i = static_cast<size_t>(first) * n; i < static_cast<size_t>(last) * n; ++i) hidden_[i] += product_[i];
-    worker.sync();
-  };
   std::vector<float> angles(static_cast<size_t>(config_.rope_dim()));
   for (int i = 0; i < config_.num_layers; ++i) {
     const Layer& layer = layers_[static_cast<size_t>(i)];
@@ -180,29 +210,31 @@ void ReferenceForward::run(const Worker& worker, const Batch& batch) noexcept {
     }
     for (int t = first; t < last; ++t) {
       const BatchRow& row = batch.rows[static_cast<size_t>(t)];
-      const int block = row.block_table[row.position / kKvBlock], offset = row.position % kKvBlock;
+      float* q = q_.data() + static_cast<size_t>(t) * config_.q_size();
       float* k = k_.data() + static_cast<size_t>(t) * kv;
-      const float* v = v_.data() + static_cast<size_t>(t) * kv;
-      rope_angles(config_, row.position, angles.data());
-      rotate(q_.data() + static_cast<size_t>(t) * config_.q_size(), config_.q_size(), config_.head_dim, angles);
-      rotate(k, kv, config_.head_dim, angles);
-      std::copy(k, k + kv, key(block, i, offset));
-      std::copy(v, v + kv, value(block, i, offset));
+      if (!layer.q_norm.empty()) {
+        rms_norm(q, config_.q_size(), layer.q_norm, config_.rms_norm_eps);
+        rms_norm(k, kv, layer.k_norm, config_.rms_norm_eps);
+      }
+      rope_angles(config_.is_local(i) ? config_.local_rope_inv_freq : config_.rope_inv_freq, row.position, angles.data());
+      rotate(q, config_.q_size(), config_, angles);
+      rotate(k, kv, config_, angles);
+      store_key_value(row, i, k, v_.data() + static_cast<size_t>(t) * kv);
     }
     worker.sync();
     for (int64_t task = worker.index; task < int64_t{tokens} * config_.num_heads; task += worker.count)
       attend(batch, static_cast<int>(task / config_.num_heads), static_cast<int>(task % config_.num_heads), i);
     worker.sync();
     matmul(worker, layer.o, attended_, tokens, product_, n);
-    add_product();
+    add_product(worker, layer.post_attn_norm, tokens);
     normalize(worker, layer.ffn_norm, tokens);
     matmul(worker, layer.gate, normed_, tokens, gate_, inner);
     matmul(worker, layer.up, normed_, tokens, up_, inner);
     for (size_t j = static_cast<size_t>(first) * inner; j < static_cast<size_t>(last) * inner; ++j)
-      gate_[j] = gate_[j] / (1.0f + std::exp(-gate_[j])) * up_[j];
+      gate_[j] = (config_.gelu ? gelu(gate_[j]) : silu(gate_[j])) * up_[j];
     worker.sync();
     matmul(worker, layer.down, gate_, tokens, product_, n);
-    add_product();
+    add_product(worker, layer.post_ffn_norm, tokens);
   }
   normalize(worker, output_norm_, tokens);
   for (int t = 0; t < tokens; ++t) {

@@ -29,7 +29,7 @@ class ReferenceForward final : public Forward {
   };
   struct Layer {
     Dense q, k, v, o, gate, up, down;
-    std::vector<float> attn_norm, ffn_norm, q_bias, k_bias, v_bias;
+    std::vector<float> attn_norm, ffn_norm, post_attn_norm, post_ffn_norm, q_bias, k_bias, v_bias, q_norm, k_norm;
   };
 
   float* key(int block, int layer, int offset) {
@@ -40,6 +40,8 @@ class ReferenceForward final : public Forward {
 
   void matmul(const Worker& worker, const Dense& m, const std::vector<float>& x, int tokens, std::vector<float>& out, int out_width);
   void normalize(const Worker& worker, const std::vector<float>& norm, int tokens);
+  void add_product(const Worker& worker, const std::vector<float>& norm, int tokens);
+  void store_key_value(const BatchRow& row, int layer, const float* k, const float* v);
   void attend(const Batch& batch, int t, int head, int layer);
 
   const ModelConfig config_;

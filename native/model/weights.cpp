@@ -16,6 +16,7 @@ constexpr int kGateUpUnit = kBlock / kLanes;
 struct Repack {
   Matrix* matrix;
   const FileTensor* source;
+  bool rotated;  // rows of heads whose pairs RoPE rotates
 };
 
 // Matrices that are read in turns, `unit` row groups of each.
@@ -34,11 +35,12 @@ struct Stream {
   }
 };
 
-// Splits matrices that read the same input as if their row groups followed each other, so that workers share evenly.
+// Splits matrices that read the same input as if their row groups followed each other, so that workers share evenly. Each
+// matrix starts with a whole unit.
 void split(const std::vector<Matrix*>& fused, int unit, int num_workers) {
-  int total = 0;
-  for (const Matrix* m : fused) total += m->num_groups();
-  const int units = (total + unit - 1) / unit;
+  const auto units_of = [unit](const Matrix& m) { return (m.num_groups() + unit - 1) / unit; };
+  int units = 0;
+  for (const Matrix* m : fused) units += units_of(*m);
   int offset = 0;
   for (Matrix* m : fused) {
     const int groups = m->num_groups();
@@ -47,7 +49,7 @@ void split(const std::vector<Matrix*>& fused, int unit, int num_workers) {
       m->parts.push_back({static_cast<int>(std::clamp<int64_t>(first - offset, 0, groups)),
                           static_cast<int>(std::clamp<int64_t>(last - offset, 0, groups)), nullptr});
     }
-    offset += groups;
+    offset += units_of(*m) * unit;
   }
 }
 
@@ -58,6 +60,33 @@ std::vector<float> vector_of(const FileTensor& tensor) {
   if (row == nullptr) throw FileEnded();
   dequantize_row(tensor.type, row, tensor.cols, values.data());
   return values;
+}
+
+// The file's row of a rotated matrix that becomes `row`.
+int source_row(const ModelConfig& config, int row) {
+  const int d = row % config.head_dim;
+  if (!config.rope_halves || d >= config.rope_dim()) return row;
+  return row - d + d / 2 + d % 2 * (config.rope_dim() / 2);
+}
+
+std::vector<float> rotated_vector_of(const ModelConfig& config, const FileTensor& tensor) {
+  const std::vector<float> source = vector_of(tensor);
+  std::vector<float> values(source.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = source[static_cast<size_t>(source_row(config, static_cast<int>(i)))];
+  return values;
+}
+
+// Like read_rows, in the order of source_row; the rows are gathered in `gathered`.
+const uint8_t* read_rotated_rows(const ModelConfig& config, const FileTensor& tensor, int first, int count, std::vector<uint8_t>& scratch,
+                                 std::vector<uint8_t>& gathered) {
+  const size_t row_bytes = file_row_bytes(tensor.type, tensor.cols);
+  gathered.resize(row_bytes * static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    const uint8_t* row = read_rows(tensor, source_row(config, first + i), 1, scratch);
+    if (row == nullptr) return nullptr;
+    std::copy(row, row + row_bytes, gathered.begin() + static_cast<ptrdiff_t>(row_bytes * static_cast<size_t>(i)));
+  }
+  return gathered.data();
 }
 
 }  // namespace
@@ -79,30 +108,42 @@ Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers&
     matrix.kind = tile_kind(source.type);
     matrix.rows = source.rows;
     matrix.cols = source.cols;
-    return {&matrix, &source};
+    return {&matrix, &source, false};
   };
   const auto place = [&](Matrix& matrix, const std::string& name) { plan.push_back({{load(matrix, name)}, 1}); };
+  const auto place_rotated = [&](Matrix& matrix, const std::string& name) {
+    place(matrix, name);
+    plan.back().items.front().rotated = config.rope_halves;
+  };
+  const auto optional = [&](const std::string& name) { return tensors.count(name) != 0 ? vector_of(tensors.at(name)) : std::vector<float>(); };
+  const auto optional_rotated = [&](const std::string& name) {
+    return tensors.count(name) != 0 ? rotated_vector_of(config, tensors.at(name)) : std::vector<float>();
+  };
+  // The norm of a head needs all its rows: whole heads to each worker.
+  const int qkv_unit = tensors.count("blk.0.attn_q_norm.weight") != 0 ? whole_heads_unit(config) : 1;
   for (int i = 0; i < config.num_layers; ++i) {
     LayerWeights& layer = layers_[static_cast<size_t>(i)];
     const std::string prefix = "blk." + std::to_string(i) + ".";
-    place(layer.q_proj, prefix + "attn_q.weight");
-    place(layer.k_proj, prefix + "attn_k.weight");
+    place_rotated(layer.q_proj, prefix + "attn_q.weight");
+    place_rotated(layer.k_proj, prefix + "attn_k.weight");
     place(layer.v_proj, prefix + "attn_v.weight");
     place(layer.o_proj, prefix + "attn_output.weight");
     plan.push_back({{load(layer.gate_proj, prefix + "ffn_gate.weight"), load(layer.up_proj, prefix + "ffn_up.weight")}, kGateUpUnit});
     place(layer.down_proj, prefix + "ffn_down.weight");
-    split({&layer.q_proj, &layer.k_proj, &layer.v_proj}, 1, workers.count());
+    split({&layer.q_proj, &layer.k_proj, &layer.v_proj}, qkv_unit, workers.count());
     split({&layer.o_proj}, 1, workers.count());
     split({&layer.gate_proj}, kGateUpUnit, workers.count());
     split({&layer.up_proj}, kGateUpUnit, workers.count());
     split({&layer.down_proj}, 1, workers.count());
     layer.attn_norm = vector_of(tensors.at(prefix + "attn_norm.weight"));
     layer.ffn_norm = vector_of(tensors.at(prefix + "ffn_norm.weight"));
-    if (tensors.count(prefix + "attn_q.bias") != 0) {
-      layer.q_bias = vector_of(tensors.at(prefix + "attn_q.bias"));
-      layer.k_bias = vector_of(tensors.at(prefix + "attn_k.bias"));
-      layer.v_bias = vector_of(tensors.at(prefix + "attn_v.bias"));
-    }
+    layer.post_attn_norm = optional(prefix + "post_attention_norm.weight");
+    layer.post_ffn_norm = optional(prefix + "post_ffw_norm.weight");
+    layer.q_bias = optional_rotated(prefix + "attn_q.bias");
+    layer.k_bias = optional_rotated(prefix + "attn_k.bias");
+    layer.v_bias = optional(prefix + "attn_v.bias");
+    layer.q_norm = optional_rotated(prefix + "attn_q_norm.weight");
+    layer.k_norm = optional_rotated(prefix + "attn_k_norm.weight");
   }
   output_norm_ = vector_of(tensors.at("output_norm.weight"));
   if (!tied_) {
@@ -137,14 +178,15 @@ Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers&
   std::atomic<bool> complete{true};
   workers.run([&](const Worker& worker) {
     uint8_t* arena = arenas_[static_cast<size_t>(worker.index)].data();
-    std::vector<uint8_t> scratch;
+    std::vector<uint8_t> scratch, gathered;
     for (const Stream& stream : plan)
       for (const Repack& item : stream.items) {
         const Matrix& matrix = *item.matrix;
         const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
         for (int g = part.first_group; g < part.last_group; ++g) {
           const int first = g * kLanes, count = std::min(kLanes, matrix.rows - first);
-          const uint8_t* rows = read_rows(*item.source, first, count, scratch);
+          const uint8_t* rows = item.rotated ? read_rotated_rows(config, *item.source, first, count, scratch, gathered)
+                                             : read_rows(*item.source, first, count, scratch);
           if (rows == nullptr) {
             complete = false;
             return;

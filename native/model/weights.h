@@ -1,6 +1,9 @@
-// A model's weights as tiles in the workers' arenas: repacked once at load, never moved.
+// A model's weights as tiles in the workers' arenas: repacked once at load, never moved. RoPE's pairs are neighbouring
+// rows here, whatever the file's order: Q and K rows, their biases and norms are reordered alike within each head, which
+// changes no score.
 #pragma once
 
+#include <numeric>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -37,9 +40,14 @@ struct Matrix {
 
 struct LayerWeights {
   Matrix q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj;
-  std::vector<float> attn_norm, ffn_norm;        // [hidden_size]
-  std::vector<float> q_bias, k_bias, v_bias;     // empty, or one per row
+  std::vector<float> attn_norm, ffn_norm;            // [hidden_size]
+  std::vector<float> post_attn_norm, post_ffn_norm;  // [hidden_size], or empty: of what attention and FFN add
+  std::vector<float> q_bias, k_bias, v_bias;         // empty, or one per row
+  std::vector<float> q_norm, k_norm;                 // [head_dim] of every head, or empty
 };
+
+// Row groups that hold whole heads, as few as can be.
+inline int whole_heads_unit(const ModelConfig& config) { return std::lcm(config.head_dim, kLanes) / kLanes; }
 
 class Weights {
  public:

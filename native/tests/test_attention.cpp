@@ -15,7 +15,7 @@ constexpr int kHeadDims[] = {2, 8, 16, 20, 64, 80, 128};
 
 // Inputs of one chunk in guarded memory; keys and values end with the last group that the chunk's length touches.
 struct Case {
-  Case(int queries, int head_dim, int length, uint64_t seed, bool any_bits)
+  Case(int queries, int head_dim, int length, uint64_t seed, bool any_bits, int first = 0)
       : num_q(queries), dim(head_dim), padded((dim + 15) / 16 * 16), q(size(num_q, dim)), k(size((length + 15) / 16 * 16, dim)),
         v(size(length, padded)) {
     Random random(seed);
@@ -23,7 +23,7 @@ struct Case {
     for (float& x : q) x /= std::sqrt(static_cast<float>(dim));
     for (const Guarded<uint16_t>* half : {&k, &v})
       for (uint16_t& x : *half) x = any_bits && random.below(4) == 0 ? static_cast<uint16_t>(random.bits()) : f32_to_f16(random.normal());
-    chunk = {q.data(), num_q, dim, padded, k.data(), v.data(), length, nullptr, nullptr, nullptr};
+    chunk = {q.data(), num_q, dim, padded, k.data(), v.data(), first, length, nullptr, nullptr, nullptr, nullptr};
   }
   static size_t size(int rows, int cols) { return static_cast<size_t>(rows * cols); }
 
@@ -52,15 +52,15 @@ struct Result {
   Guarded<float> max, sum, acc;
 };
 
-void check_parity(const std::vector<const KernelTable*>& tables, int num_q, int dim, int length, bool any_bits) {
-  const Case c(num_q, dim, length, static_cast<uint64_t>(dim * 1000 + length * 10 + num_q), any_bits);
+void check_parity(const std::vector<const KernelTable*>& tables, int num_q, int dim, int length, bool any_bits, int first = 0) {
+  const Case c(num_q, dim, length, static_cast<uint64_t>(dim * 1000 + length * 10 + num_q), any_bits, first);
   const Result want(c), got(c);
   want.compute(scalar(), c);
   for (const KernelTable* table : tables) {
     got.compute(*table, c);
-    CHECK(same_bits(want.max.data(), got.max.data(), want.max.size()), table->name, num_q, dim, length, any_bits);
-    CHECK(same_bits(want.sum.data(), got.sum.data(), want.sum.size()), table->name, num_q, dim, length, any_bits);
-    CHECK(same_bits(want.acc.data(), got.acc.data(), want.acc.size()), table->name, num_q, dim, length, any_bits);
+    CHECK(same_bits(want.max.data(), got.max.data(), want.max.size()), table->name, num_q, dim, length, any_bits, first);
+    CHECK(same_bits(want.sum.data(), got.sum.data(), want.sum.size()), table->name, num_q, dim, length, any_bits, first);
+    CHECK(same_bits(want.acc.data(), got.acc.data(), want.acc.size()), table->name, num_q, dim, length, any_bits, first);
   }
 }
 
@@ -72,21 +72,23 @@ TEST(kernels, attention_is_the_same_on_every_isa) {
     const int dim = kHeadDims[length % 7], num_q = 1 + length % 9;
     check_parity(tables, num_q, dim, length, false);
     check_parity(tables, num_q, kHeadDims[length / 16], length, true);
+    for (const int first : {length / 3, length - 1}) check_parity(tables, num_q, dim, length, false, first);
   }
   for (const int dim : kHeadDims)
     for (const int num_q : {1, 3, 4, 9}) check_parity(tables, num_q, dim, 33, false);
 }
 
 TEST(kernels, attention_is_close_to_double_precision) {
+  constexpr int kSpans[][2] = {{0, 1}, {0, 5}, {0, 16}, {0, 17}, {0, 63}, {0, 64}, {1, 64}, {15, 17}, {16, 40}, {31, 33}, {63, 64}};
   for (const int dim : kHeadDims)
-    for (const int length : {1, 5, 16, 17, 63, 64})
+    for (const auto& [first, length] : kSpans)
       for (int num_q = 1; num_q <= 9; num_q += dim > 64 ? 4 : 1) {
-        const Case c(num_q, dim, length, static_cast<uint64_t>(dim + length + num_q), false);
+        const Case c(num_q, dim, length, static_cast<uint64_t>(dim + length + num_q), false, first);
         const Result result(c);
         result.compute(scalar(), c);
         for (int h = 0; h < num_q; ++h) {
           std::vector<double> weights;
-          for (int p = 0; p < length; ++p) weights.push_back(c.score(h, p));
+          for (int p = first; p < length; ++p) weights.push_back(c.score(h, p));
           const double largest = *std::max_element(weights.begin(), weights.end());
           double sum = 0.0;
           for (double& w : weights) sum += w = std::exp(w - largest);
@@ -95,7 +97,7 @@ TEST(kernels, attention_is_close_to_double_precision) {
           CHECK(std::fabs(result.sum[head] / sum - 1.0) < 1e-5, dim, length, h);
           for (int d = 0; d < dim; ++d) {
             double want = 0.0;
-            for (int p = 0; p < length; ++p) want += weights[static_cast<size_t>(p)] / sum * c.value(p, d);
+            for (int p = first; p < length; ++p) want += weights[static_cast<size_t>(p - first)] / sum * c.value(p, d);
             const double got = result.acc[head * c.padded + d] / result.sum[head];
             CHECK(std::fabs(got - want) < 1e-5, dim, length, num_q, h, d, got, want);
           }

@@ -22,6 +22,12 @@ std::vector<TinyShape> shapes() {
       {.hidden_size = 40, .intermediate_size = 50, .num_heads = 3, .num_kv_heads = 3, .head_dim = 20, .vocab_size = 50, .rope_dim = 20},
       {.hidden_size = 37, .intermediate_size = 17, .num_heads = 1, .num_kv_heads = 1, .head_dim = 2, .vocab_size = 5, .rope_dim = 2,
        .types = {kFileF16, kFileBF16}, .bias = true},
+      {.types = {kFileQ8_0}, .bias = true, .rope_halves = true},                               // as Qwen 2
+      {.num_kv_heads = 1, .rope_dim = 8, .types = mixed, .bias = true, .qk_norm = true, .rope_halves = true},
+      {.num_heads = 3, .num_kv_heads = 3, .head_dim = 20, .rope_dim = 20, .types = {kFileQ4_0}, .qk_norm = true, .gelu = true},
+      {.num_layers = 3, .num_heads = 2, .num_kv_heads = 1, .head_dim = 48, .rope_dim = 48, .types = {kFileQ4_1}, .qk_norm = true,
+       .post_norms = true, .rope_halves = true, .gelu = true, .windows = {20, 0, 1}},          // as Gemma 3
+      {.types = {kFileQ4_1}, .post_norms = true, .windows = {64, 65}},
   };
 }
 
@@ -135,7 +141,7 @@ TEST(model, sequences_in_a_batch_do_not_meet) {
 TEST(model, rope_angles_are_those_of_the_position) {
   const TinyModel model({});
   float angles[16];
-  rope_angles(model.config, 1000, angles);
+  rope_angles(model.config.rope_inv_freq, 1000, angles);
   for (size_t i = 0; i < 8; ++i) {
     const double angle = 1000 * model.config.rope_inv_freq[i];
     CHECK(angles[2 * i] == static_cast<float>(std::cos(angle)) && angles[2 * i + 1] == static_cast<float>(std::sin(angle)), i);

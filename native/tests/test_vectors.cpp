@@ -51,6 +51,14 @@ TEST(kernels, silu_mul_is_the_same_on_every_isa) {
   });
 }
 
+TEST(kernels, gelu_mul_is_the_same_on_every_isa) {
+  for_each_case([](const KernelTable& table, int n, auto& x, auto& y, auto& want, auto& got) {
+    scalar().gelu_mul(x.data(), y.data(), n, want.data());
+    table.gelu_mul(x.data(), y.data(), n, got.data());
+    check_same(table, want, got);
+  });
+}
+
 TEST(kernels, add_and_scale_are_the_same_on_every_isa) {
   for_each_case([](const KernelTable& table, int n, auto& x, auto& y, auto& want, auto& got) {
     for (const bool adding : {true, false})
@@ -177,6 +185,12 @@ TEST(kernels, vectors_are_close_to_double_precision) {
   for (size_t i = 0; i < 577; ++i) {
     const double want = x[i] / (1.0 + std::exp(-double{x[i]})) * y[i];
     CHECK(std::fabs(out[i] - want) <= 5e-7 * std::fabs(want) + 1e-30, x[i], out[i], want);
+  }
+  scalar().gelu_mul(x.data(), y.data(), 577, out.data());
+  for (size_t i = 0; i < 577; ++i) {
+    const double cubic = x[i] + 0.044715 * std::pow(double{x[i]}, 3);
+    const double want = x[i] / (1.0 + std::exp(-1.5957691216057308 * cubic)) * y[i];
+    CHECK(std::fabs(out[i] - want) <= 4e-6 * std::fabs(want) + 1e-30, x[i], out[i], want);
   }
   const float turned[] = {3.0f, 4.0f, 1.0f, 2.0f}, quarter_turns[] = {0.0f, 1.0f, -1.0f, 0.0f};  // a quarter, then a half turn
   std::copy(turned, turned + 4, out.begin());

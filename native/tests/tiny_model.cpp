@@ -10,6 +10,14 @@ namespace ultrafast::test {
 TinyModel::TinyModel(const TinyShape& shape, uint64_t seed)
     : config{shape.num_layers, shape.hidden_size, shape.intermediate_size, shape.num_heads, shape.num_kv_heads,
              shape.head_dim,   shape.vocab_size,  1e-5f,                   {}} {
+  config.rope_halves = shape.rope_halves;
+  config.gelu = shape.gelu;
+  config.query_scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  config.embedding_scale = shape.post_norms ? 1.5f : 1.0f;
+  for (size_t i = 0; i < static_cast<size_t>(shape.num_layers); ++i)
+    config.windows.push_back(shape.windows.empty() ? 0 : shape.windows[i % shape.windows.size()]);
+  for (int i = 0; !shape.windows.empty() && i < shape.rope_dim / 2; ++i)
+    config.local_rope_inv_freq.push_back(std::pow(50.0, -2.0 * i / shape.rope_dim));
   Random random(seed);
   for (int i = 0; i < shape.rope_dim / 2; ++i) config.rope_inv_freq.push_back(std::pow(10000.0, -2.0 * i / shape.rope_dim));
   size_t next_type = 0;
@@ -35,6 +43,14 @@ TinyModel::TinyModel(const TinyShape& shape, uint64_t seed)
     matrix(prefix + "ffn_gate.weight", config.intermediate_size, config.hidden_size);
     matrix(prefix + "ffn_up.weight", config.intermediate_size, config.hidden_size);
     matrix(prefix + "ffn_down.weight", config.hidden_size, config.intermediate_size);
+    if (shape.qk_norm) {
+      vector(prefix + "attn_q_norm.weight", config.head_dim);
+      vector(prefix + "attn_k_norm.weight", config.head_dim);
+    }
+    if (shape.post_norms) {
+      vector(prefix + "post_attention_norm.weight", config.hidden_size);
+      vector(prefix + "post_ffw_norm.weight", config.hidden_size);
+    }
     if (!shape.bias) continue;
     vector(prefix + "attn_q.bias", config.q_size());
     vector(prefix + "attn_k.bias", config.kv_size());

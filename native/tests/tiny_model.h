@@ -23,6 +23,11 @@ struct TinyShape {
   std::vector<int> types = {kFileF32};  // of the matrices, in turn
   bool bias = false;
   bool tied = true;
+  bool qk_norm = false;
+  bool post_norms = false;
+  bool rope_halves = false;
+  bool gelu = false;
+  std::vector<int> windows = {};  // of the layers in turn; none: all see everything
 };
 
 class TinyModel {

@@ -26,6 +26,12 @@ class ModelConfig:
         vocab_size: int,
         rms_norm_eps: float,
         rope_inv_freq: list[float],
+        rope_halves: bool,
+        query_scale: float,
+        embedding_scale: float,
+        gelu: bool,
+        windows: list[int],
+        local_rope_inv_freq: list[float],
     ) -> None: ...
 
 class Sequence:

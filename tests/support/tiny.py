@@ -1,4 +1,4 @@
-"""Small seeded ``llama`` models, written with the reference GGUF package.
+"""Small seeded models, written with the reference GGUF package.
 
 ::
 
@@ -35,6 +35,7 @@ Edit = Callable[[dict[str, Any], Tensors], object]
 def write_tiny_model(
     path: str | Path,
     *,
+    architecture: str = "llama",
     seed: int = 0,
     hidden: int = 64,
     layers: int = 2,
@@ -59,6 +60,7 @@ def write_tiny_model(
     """Write a model whose logits vary well (standard deviation near 3) and return its path.
 
     Args:
+        architecture: brings its norms; only ``llama`` leaves the choice of ``qkv_bias``.
         head_dim: defaults to ``hidden / heads``; another value is written as key and value length.
         vocab: number of tokens, filled up with unused ones; default: 288 for "bpe", 384 for "spm".
         type: of all matrices. Vectors (norms, biases, RoPE factors) are F32.
@@ -70,26 +72,29 @@ def write_tiny_model(
     """
     head_dim = head_dim or hidden // heads
     metadata: dict[str, Any] = {
-        "general.architecture": "llama",
+        "general.architecture": architecture,
         "general.name": "Tiny",
-        "llama.block_count": layers,
-        "llama.context_length": context,
-        "llama.embedding_length": hidden,
-        "llama.feed_forward_length": ffn,
-        "llama.attention.head_count": heads,
-        "llama.attention.head_count_kv": kv_heads,
-        "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "llama.rope.freq_base": rope_base,
-        "llama.rope.dimension_count": rope_dim or head_dim,
+        f"{architecture}.block_count": layers,
+        f"{architecture}.context_length": context,
+        f"{architecture}.embedding_length": hidden,
+        f"{architecture}.feed_forward_length": ffn,
+        f"{architecture}.attention.head_count": heads,
+        f"{architecture}.attention.head_count_kv": kv_heads,
+        f"{architecture}.attention.layer_norm_rms_epsilon": 1e-5,
+        f"{architecture}.rope.freq_base": rope_base,
+        f"{architecture}.rope.dimension_count": rope_dim or head_dim,
     }
     if head_dim * heads != hidden:
-        metadata |= {"llama.attention.key_length": head_dim, "llama.attention.value_length": head_dim}
+        metadata |= {
+            f"{architecture}.attention.key_length": head_dim,
+            f"{architecture}.attention.value_length": head_dim,
+        }
     if rope_linear is not None:
-        metadata |= {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": rope_linear}
+        metadata |= {f"{architecture}.rope.scaling.type": "linear", f"{architecture}.rope.scaling.factor": rope_linear}
     vocabulary = {"bpe": bpe_metadata, "spm": spm_metadata, "none": lambda _: {}}[tokenizer](vocab)
     metadata |= vocabulary
     vocab = len(vocabulary.get("tokenizer.ggml.tokens", ())) or vocab or 288
-    metadata["llama.vocab_size"] = vocab
+    metadata[f"{architecture}.vocab_size"] = vocab
     if chat_template is not None:
         metadata["tokenizer.chat_template"] = chat_template
 
@@ -97,7 +102,15 @@ def write_tiny_model(
     tensors = _tensors(np.random.default_rng(seed), hidden, layers, rows, ffn, vocab)
     if tied:
         del tensors["output.weight"]
-    if not qkv_bias:
+    if architecture in ("qwen3", "gemma3"):
+        for layer in range(layers):
+            tensors |= {f"blk.{layer}.attn_{part}_norm.weight": np.full(head_dim, 1.5, np.float32) for part in "qk"}
+    if architecture == "gemma3":
+        for layer in range(layers):
+            tensors |= {
+                f"blk.{layer}.post_{part}_norm.weight": np.ones(hidden, np.float32) for part in ("attention", "ffw")
+            }
+    if not (qkv_bias or architecture == "qwen2"):
         tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith(".bias")}
     if rope_factors is not None:
         tensors["rope_freqs.weight"] = np.array(rope_factors, np.float32)

@@ -149,6 +149,12 @@ class NativeModel:
             vocab_size=shape.vocab_size,
             rms_norm_eps=shape.rms_norm_eps,
             rope_inv_freq=list(shape.rope_inv_freq),
+            rope_halves=shape.rope_halves,
+            query_scale=shape.query_scale,
+            embedding_scale=shape.embedding_scale,
+            gelu=shape.gelu,
+            windows=list(shape.windows),
+            local_rope_inv_freq=list(shape.local_rope_inv_freq),
         )
         tensors = [
             (name, int(file.tensors[name].type), rows, cols, file.tensors[name].offset)

