@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 PROMPTS = json.loads((ROOT / "tests/golden/golden.json").read_text(encoding="utf-8"))["prompts"]
 LONG_IDS: list[int] = next(prompt["prompt_ids"] for prompt in PROMPTS if prompt["name"] == "long_text")[:600]
 NUM_LAYERS = 30
+NEAR_TIE = 0.02  # between the reference's best two tokens: rounding decides
 
 # Rows of 576 inputs are not whole blocks of 256, as those formats need; rows of 1,536, of ffn_down, are.
 TYPES = {f"blk.{i}.ffn_down": (Type.Q4_K, Type.Q5_K, Type.Q6_K)[i % 3] for i in range(NUM_LAYERS)} | {
@@ -45,10 +47,14 @@ def test_logits_are_close_to_fp32(requantised: Path, monkeypatch: pytest.MonkeyP
     metrics = importlib.import_module("accuracy_metrics")
     with Engine(requantised, isa=REFERENCE) as engine:
         expected = engine.logits(LONG_IDS)
+    best = np.partition(expected, -2, axis=1)[:, -2:]
+    margins = best[:, 1] - best[:, 0]
     for isa in supported_isas():
         ids = LONG_IDS[:24] if isa == "scalar" else LONG_IDS  # slow, and equal to the others bit for bit
         with Engine(requantised, isa=isa) as engine:
-            divergence = metrics.divergence(expected[: len(ids)], engine.logits(ids))
+            logits = engine.logits(ids)
+        divergence = metrics.divergence(expected[: len(ids)], logits)
         print(isa, divergence)
         assert divergence.mean_kl <= 1e-5
-        assert divergence.top1 >= 0.998
+        decided = margins[: len(ids)] > NEAR_TIE
+        assert (logits.argmax(1) == expected[: len(ids)].argmax(1))[decided].all()

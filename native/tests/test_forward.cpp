@@ -19,6 +19,9 @@ std::vector<TinyShape> shapes() {
       {.num_heads = 6, .types = mixed, .tied = false},                                         // 3 query heads a KV head
       {.num_heads = 8, .num_kv_heads = 1, .types = {kFileQ8_0}, .bias = true},                 // 8
       {.num_heads = 2, .rope_dim = 8, .types = {kFileQ4_0}, .bias = true, .tied = false},      // 1; half of each head rotates
+      {.types = {kFileQ5_0, kFileQ5_1}},
+      {.num_layers = 1, .hidden_size = 256, .intermediate_size = 256, .num_heads = 8, .head_dim = 32,
+       .types = {kFileQ6_K, kFileQ4_K, kFileQ5_K}},
       {.hidden_size = 40, .intermediate_size = 50, .num_heads = 3, .num_kv_heads = 3, .head_dim = 20, .vocab_size = 50, .rope_dim = 20},
       {.hidden_size = 37, .intermediate_size = 17, .num_heads = 1, .num_kv_heads = 1, .head_dim = 2, .vocab_size = 5, .rope_dim = 2,
        .types = {kFileF16, kFileBF16}, .bias = true},
