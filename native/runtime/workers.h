@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/profile.h"
+
 namespace ultrafast {
 
 // Sense-reversing barrier. Waiters spin, since the others arrive within microseconds; when they do not (fewer cores than
@@ -47,8 +49,18 @@ struct Worker {
   int index;
   int count;
   Barrier* barrier;
+  Profile* profile = nullptr;  // of worker 0, while somebody profiles
 
-  void sync() const noexcept { barrier->wait(); }
+  void sync() const noexcept {
+    if (profile == nullptr)
+      barrier->wait();
+    else
+      profile->wait([this] { barrier->wait(); });
+  }
+  // What follows is work of `stage`.
+  void enter(Stage stage) const noexcept {
+    if (profile != nullptr) profile->enter(stage);
+  }
   // This worker's share of n equal units: [first, last).
   int64_t first(int64_t n) const { return n * index / count; }
   int64_t last(int64_t n) const { return n * (index + 1) / count; }
