@@ -16,7 +16,7 @@ from ultrafast.models.gguf import GgufFile
 if TYPE_CHECKING:
     from ultrafast.engine.engine import Engine
 
-_PROMPT_TOKENS = 32  # of one kernel call when a prompt's arithmetic is measured
+_PROMPT_TOKENS = 128  # of one kernel call when the arithmetic of a prompt is measured
 
 
 @dataclass(frozen=True, slots=True)
