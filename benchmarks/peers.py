@@ -25,14 +25,14 @@ from peers_report import Comparison, Outcome, document, table, write_block
 from ultrafast.engine.topology import default_threads, detect
 from ultrafast.models import fetch
 
-OURS = Entrant("ultrafast", "Ultrafast", "ultrafast_engine")
+OURS = Entrant("ultrafast", "Ultrafast", "engines.ultrafast_engine")
 PEERS = (
-    Entrant("llama.cpp", "llama.cpp, same file", "llama_cpp_engine"),
-    Entrant("llama.cpp-q4_0", "llama.cpp, Q4_0 (repacked)", "llama_cpp_engine", "Q4_0"),
-    Entrant("llama.cpp-iq4_nl", "llama.cpp, IQ4_NL (repacked)", "llama_cpp_engine", "IQ4_NL"),
-    Entrant("openvino", "OpenVINO GenAI, same file", "openvino_engine"),
-    Entrant("transformers-bf16", "transformers, bf16", "transformers_engine", "bf16"),
-    Entrant("transformers-fp32", "transformers, fp32", "transformers_engine", "fp32"),
+    Entrant("llama.cpp", "llama.cpp, same file", "engines.llama_cpp_engine"),
+    Entrant("llama.cpp-q4_0", "llama.cpp, Q4_0 (repacked)", "engines.llama_cpp_engine", "Q4_0"),
+    Entrant("llama.cpp-iq4_nl", "llama.cpp, IQ4_NL (repacked)", "engines.llama_cpp_engine", "IQ4_NL"),
+    Entrant("openvino", "OpenVINO GenAI, same file", "engines.openvino_engine"),
+    Entrant("transformers-bf16", "transformers, bf16", "engines.transformers_engine", "bf16"),
+    Entrant("transformers-fp32", "transformers, fp32", "engines.transformers_engine", "fp32"),
 )
 PEERS_PYTHON = Path("build/peers-venv/bin/python")
 

@@ -2,7 +2,7 @@
 
 Started by peers.py, by the interpreter that has the engine:
 
-    python -m engines.serve llama_cpp Q4_0 model.gguf 2
+    python -m engines.serve engines.llama_cpp_engine Q4_0 model.gguf 2
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
         replies.write(json.dumps(fields) + "\n")
 
     try:
-        module = importlib.import_module(f"engines.{name}")
+        module = importlib.import_module(name)
         path = module.model_file(Path(model), variant)
         start = time.perf_counter()
         adapter: Adapter = module.load(path, variant, int(threads))

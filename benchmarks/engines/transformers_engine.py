@@ -46,7 +46,9 @@ class Transformers:
         if cache is None:
             cache = self._cached[task.name] = DynamicCache()
             self._forward(ids, cache)
-        cache.crop(task.prompt)
+        decoded = cache.get_seq_length() - task.prompt
+        if decoded:
+            cache.crop(-decoded)
         token = ids[:, :1]
         start = time.perf_counter()
         for _ in range(task.tokens):
