@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,8 @@ def test_tasks_are_the_same_for_everybody() -> None:
     assert str(Setting(1, ("flash attention",))) == "1 thread, flash attention"
 
 
+Start = Callable[..., Process]
+
 _ENGINE = """
 from engines.task import Setting
 
@@ -123,13 +126,9 @@ def load(path, variant, threads):
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    """Starts the engine above; the folder of the real ones comes second on its path."""
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Starts the engine above."""
     (tmp_path / "scripted.py").write_text(_ENGINE, encoding="utf-8")
-    bootstrap = (
-        f"import sys, engines; engines.__path__.append({str(tmp_path)!r}); sys.path.insert(0, {str(tmp_path)!r})"
-    )
-    (tmp_path / "sitecustomize.py").write_text(bootstrap, encoding="utf-8")
     folder = Path(peers_report.__file__).parent
     monkeypatch.setattr("engines.client._FOLDER", f"{folder}{os.pathsep}{tmp_path}")
     log = (tmp_path / "log").open("w", encoding="utf-8")
@@ -142,8 +141,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     log.close()
 
 
-def test_an_engine_in_a_process(start: object) -> None:
-    process = start()  # type: ignore[operator]
+def test_an_engine_in_a_process(start: Start) -> None:
+    process = start()
     try:
         assert process.version == "7"
         assert process.measure(TASKS["decode_64"]) == 48 / 2  # the faster of the two settings
@@ -157,6 +156,6 @@ def test_an_engine_in_a_process(start: object) -> None:
         process.measure(TASKS["decode_64"])
 
 
-def test_an_engine_that_cannot_start(start: object) -> None:
+def test_an_engine_that_cannot_start(start: Start) -> None:
     with pytest.raises(EngineError, match="ValueError: no such variant"):
-        start("broken")  # type: ignore[operator]
+        start("broken")
