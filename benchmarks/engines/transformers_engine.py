@@ -56,7 +56,7 @@ class Transformers:
         return time.perf_counter() - start
 
     def _forward(self, ids: torch.Tensor, cache: DynamicCache) -> Any:
-        return self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        return self._model(ids, cache=cache, use_cache=True, logits_to_keep=1).logits
 
 
 def load(path: Path, variant: str, threads: int) -> Transformers:

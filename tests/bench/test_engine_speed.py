@@ -171,6 +171,7 @@ def test_rounds_and_report(load: Callable[[], Engine]) -> None:
 
     lines = {line[:22].strip(): line[22:].split() for line in engine_report.report(result).splitlines()}
     assert lines["decode at 64"][:5] == ["12", "(7", "to", "100)", f"{alone.by_bytes[0]:.0f}"]
+    assert f"decode at 64 runs at {12.5 / alone.by_bytes[0]:.2f} of the speed" in engine_report.report(result)
     assert lines["qkv"] == ["5,000.0", "2,500.0"]
     assert lines["first token after 64"] == ["2,500.0", "(2,500.0", "to", "2,500.0)", "ms"]
 

@@ -37,6 +37,9 @@ def _lines(result: EngineSpeed) -> Iterator[str]:
         yield f"{'tokens/s':22}{'median':>9}   {'(slowest to fastest)':22}{'bytes':>8}{'arithmetic':>12}   share"
         yield from map(_row, result.figures.values())
         yield "share: of the lower limit, in the same round; median of the rounds"
+        for key, figure in result.figures.items():
+            if key.startswith("decode_context"):
+                yield f"{figure.title} runs at {figure.share_of_bytes:.2f} of the speed at which its bytes can be read"
     if result.first_token_s:
         yield ""
     for length, seconds in result.first_token_s.items():
