@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -41,7 +42,13 @@ def _start(title: str, stack: ExitStack) -> Callable[[int, int | None], None]:
 
 @contextmanager
 def step_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A function to call with what comes next, the steps done and their number; the bar goes away at the end."""
+    """A function to call with what comes next, the steps done and their number.
+
+    On a terminal it moves a bar that goes away at the end; elsewhere it prints a line a step, once the first is done.
+    """
+    if not sys.stderr.isatty():
+        yield lambda title, done, total: print(f"{done}/{total} {title}", file=sys.stderr) if done else None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
