@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NATIVE_SOURCES := CMakeLists.txt $(shell find native -name tests -prune -o -type f -print)
 NATIVE_TESTS := build/native-asan
+PEERS := build/peers-venv
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SERVE_ARGS ?=
 ARGS ?=
 
-.PHONY: help serve test lint types native-test format bench clean
+.PHONY: help serve test lint types native-test format bench bench-peers bench-http clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -39,6 +40,12 @@ format: $(VENV)/.dev  ## rewrite the Python sources in the project's style
 
 bench: $(VENV)/.installed  ## measure decode and prompt speed beside the machine's limit (ARGS="--json FILE …")
 	@$(BIN)/ultrafast bench engine $(ARGS)
+
+bench-peers: $(VENV)/.installed $(PEERS)/.installed  ## compare with other engines on this machine (ARGS="--quick …")
+	@$(BIN)/python benchmarks/peers.py $(ARGS)
+
+bench-http: $(VENV)/.installed  ## measure what the way over HTTP costs (ARGS="--json FILE …")
+	@$(BIN)/python benchmarks/http_path.py $(ARGS)
 
 clean:  ## back to a fresh clone; downloaded models stay in the user cache
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -77,6 +84,12 @@ $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the development tools"
 	@$(call requires,dependency-groups,dev) > $(VENV)/dev-requires.txt
 	@$(PIP) -r $(VENV)/dev-requires.txt
+	@touch $@
+
+$(PEERS)/.installed: benchmarks/peers-requirements.txt
+	@echo "Installing the other engines; llama.cpp is compiled for this machine (some minutes)"
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 comma := ,

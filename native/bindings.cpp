@@ -11,6 +11,7 @@
 
 #include "decode/burst.h"
 #include "kernels/dispatch.h"
+#include "model/arithmetic.h"
 #include "model/forward.h"
 #include "model/reference.h"
 #include "model/tiles.h"
@@ -33,6 +34,12 @@ FloatMatrix new_matrix(size_t rows, size_t cols) {
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw std::invalid_argument(what);
+}
+
+const KernelTable& checked_kernels(const std::string& isa) {
+  const KernelTable* kernels = find_kernels(isa);
+  require(kernels != nullptr, "instruction set not supported: " + isa);
+  return *kernels;
 }
 
 FileTensor checked_tensor(const std::string& name, int type, int64_t rows, int64_t cols) {
@@ -103,8 +110,7 @@ class Model {
         int max_rows, int max_logits, int max_context)
       : vocab_size_(config.vocab_size), num_blocks_(num_blocks), max_logits_(max_logits), max_context_(max_context) {
     const bool reference = isa == "reference";
-    const KernelTable* kernels = reference ? &kernel_table_scalar : find_kernels(isa);
-    require(kernels != nullptr, "instruction set not supported: " + isa);
+    const KernelTable& kernels = reference ? kernel_table_scalar : checked_kernels(isa);
     require(!cpus.empty() && num_blocks > 0 && max_rows > 0 && max_logits > 0 && max_context > 0, "bad limits");
     FileTensors tensors;
     for (const auto& [name, type, rows, cols, offset] : tensor_args) {
@@ -120,8 +126,8 @@ class Model {
     if (reference)
       forward = std::make_unique<ReferenceForward>(config, tensors, *workers_, num_blocks, max_rows, max_logits);
     else
-      forward = std::make_unique<TileForward>(config, tensors, *kernels, *workers_, num_blocks, max_rows, max_logits, max_context);
-    decoder_ = std::make_unique<Decoder>(std::move(forward), *kernels, *workers_, config.vocab_size, max_rows);
+      forward = std::make_unique<TileForward>(config, tensors, kernels, *workers_, num_blocks, max_rows, max_logits, max_context);
+    decoder_ = std::make_unique<Decoder>(std::move(forward), kernels, *workers_, config.vocab_size, max_rows);
   }
 
   int run(const std::vector<std::pair<Sequence*, int>>& burst, int max_steps, double time_limit_s) {
@@ -159,6 +165,20 @@ class Model {
   }
 
   void interrupt() { decoder_->interrupt(); }
+
+  // What the profile has gathered since it was switched on: [(stage, work ns, wait ns)], steps. Then a new one, or none.
+  std::pair<std::vector<std::tuple<std::string, int64_t, int64_t>>, int64_t> profile(bool on) {
+    std::vector<std::tuple<std::string, int64_t, int64_t>> stages;
+    int64_t steps = 0;
+    if (const auto& profile = decoder_->profile()) {
+      steps = profile->steps();
+      for (size_t i = 0; i < kStageNames.size(); ++i)
+        stages.emplace_back(kStageNames[i], profile->stages()[i].work_ns, profile->stages()[i].wait_ns);
+    }
+    decoder_->profile(on);
+    return {std::move(stages), steps};
+  }
+
   size_t bytes_per_token() const { return decoder_->forward().bytes_per_token(); }
   int num_pinned() const { return workers_->pinned(); }
 
@@ -213,14 +233,35 @@ NB_MODULE(_native, m) {
     return names;
   });
   m.def(
-      "read_bandwidth",
+      "read_speed",
       [](size_t bytes, const std::vector<int>& cpus, int repeats) {
         require(bytes > 0 && repeats > 0 && !cpus.empty(), "bad sizes");
         nb::gil_scoped_release release;
         Workers workers(cpus);
-        return read_bandwidth(workers, bytes, repeats);
+        const ReadSpeed speed = read_speed(workers, bytes, repeats);
+        return std::pair(speed.bytes_per_second, std::string(speed.method));
       },
       "bytes"_a, "cpus"_a, "repeats"_a);
+  m.def(
+      "matmul_speed",
+      [](const std::string& isa, int type, int cols, int tokens, const std::vector<int>& cpus) {
+        const KernelTable& kernels = checked_kernels(isa);
+        require(is_supported_type(type) && cols > 0 && cols % kBlock == 0 && tokens > 0 && !cpus.empty(), "bad sizes");
+        nb::gil_scoped_release release;
+        Workers workers(cpus);
+        return matmul_speed(workers, kernels, tile_kind(type), cols, tokens);
+      },
+      "isa"_a, "type"_a, "cols"_a, "tokens"_a, "cpus"_a);
+  m.def(
+      "attention_speed",
+      [](const std::string& isa, int num_q, int head_dim, const std::vector<int>& cpus) {
+        const KernelTable& kernels = checked_kernels(isa);
+        require(num_q > 0 && head_dim > 0 && head_dim % 2 == 0 && !cpus.empty(), "bad sizes");
+        nb::gil_scoped_release release;
+        Workers workers(cpus);
+        return attention_speed(workers, kernels, num_q, head_dim);
+      },
+      "isa"_a, "num_q"_a, "head_dim"_a, "cpus"_a);
   m.def("uniform_at", &uniform_at, "seed"_a, "position"_a);
   m.def("dequantize", &dequantize, "type"_a, "rows"_a, "cols"_a, "data"_a, "through_tiles"_a);
 
@@ -274,6 +315,7 @@ NB_MODULE(_native, m) {
       .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)
       .def("release_blocks", &Model::release_blocks, "blocks"_a)
       .def("interrupt", &Model::interrupt)
+      .def("profile", &Model::profile, "on"_a)
       .def_prop_ro("bytes_per_token", &Model::bytes_per_token)
       .def_prop_ro("num_pinned", &Model::num_pinned);
 }

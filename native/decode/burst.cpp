@@ -67,11 +67,17 @@ int Decoder::run(const std::vector<BurstEntry>& entries, const BurstLimits& limi
   const auto deadline = std::chrono::steady_clock::now() + limits.time_limit;
   int steps = 0;
   bool go_on = build_batch(entries);
-  workers_.run([&](const Worker& worker) {
+  workers_.run([&](Worker worker) {
+    if (profile_ && worker.index == 0) {
+      worker.profile = &*profile_;
+      worker.profile->start(Stage::kBetween);
+    }
     while (go_on) {
       forward_->run(worker, batch_);
+      worker.enter(Stage::kSampling);
       sample(worker);
       worker.sync();
+      worker.enter(Stage::kBetween);
       if (worker.index == 0) {  // the others wait at the next barrier
         ++steps;
         const bool first_token = std::any_of(sampled_.begin(), sampled_.end(), [](const Sequence* s) { return s->num_output() == 1; });
@@ -80,6 +86,7 @@ int Decoder::run(const std::vector<BurstEntry>& entries, const BurstLimits& limi
       }
       worker.sync();
     }
+    if (worker.profile != nullptr) worker.profile->stop(steps);
   });
   return steps;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "decode/sampler.h"
@@ -59,6 +60,10 @@ class Decoder {
   // Ends the running burst after its current step; a later burst is not affected. Callable from any thread.
   void interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
 
+  // Starts a new profile of the bursts to come, or, with `on` false, profiling no more. Not during a burst.
+  void profile(bool on) { profile_ = on ? std::optional<Profile>(std::in_place) : std::nullopt; }
+  const std::optional<Profile>& profile() const { return profile_; }
+
   Forward& forward() const { return *forward_; }
   int max_rows() const { return max_rows_; }
 
@@ -80,6 +85,7 @@ class Decoder {
   Batch batch_;
   std::vector<Sequence*> sampled_;  // sequence of each logits row
   std::vector<Scratch> scratch_;    // one per worker
+  std::optional<Profile> profile_;
 };
 
 }  // namespace ultrafast

@@ -83,21 +83,28 @@ TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, 
 }
 
 void TileForward::run(const Worker& worker, const Batch& batch) noexcept {
+  worker.enter(Stage::kEmbed);
   embed(worker, batch);
   worker.sync();
   for (int i = 0; i < config_.num_layers; ++i) {
     const LayerWeights& layer = weights_.layers()[static_cast<size_t>(i)];
+    worker.enter(Stage::kQkv);
     qkv_stage(worker, batch, i);
     worker.sync();
+    worker.enter(Stage::kAttention);
     attention_stage(worker, batch, i);
     worker.sync();
+    worker.enter(Stage::kOutput);
     output_stage(worker, batch, layer);
     worker.sync();
+    worker.enter(Stage::kGateUp);
     gate_up_stage(worker, batch, layer);
     worker.sync();
+    worker.enter(Stage::kDown);
     down_stage(worker, batch, layer);
     worker.sync();
   }
+  worker.enter(Stage::kLogits);
   if (batch.num_logits > 0) logits_stage(worker, batch);
   worker.sync();
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/parking.h"
+#include "runtime/profile.h"
 
 namespace ultrafast {
 
@@ -54,8 +55,18 @@ struct Worker {
   int index;
   int count;
   Barrier* barrier;
+  Profile* profile = nullptr;  // of worker 0, while somebody profiles
 
-  void sync() const noexcept { barrier->wait(); }
+  void sync() const noexcept {
+    if (profile == nullptr)
+      barrier->wait();
+    else
+      profile->wait([this] { barrier->wait(); });
+  }
+  // What follows is work of `stage`.
+  void enter(Stage stage) const noexcept {
+    if (profile != nullptr) profile->enter(stage);
+  }
   // This worker's share of n equal units: [first, last).
   int64_t first(int64_t n) const { return n * index / count; }
   int64_t last(int64_t n) const { return n * (index + 1) / count; }

@@ -201,6 +201,33 @@ TEST(decode, tokens_do_not_depend_on_how_they_are_computed) {
   }
 }
 
+TEST(decode, a_profile_covers_the_bursts_since_it_began) {
+  const TinyModel model({.types = {kFileQ4_1}});
+  Runner runner(model, {.kernels = &scalar(), .num_workers = 2}, 128);
+  Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64);
+  Sequence s(random_tokens(5, 90, 1), 20, {}, {});
+  s.block_table = runner.blocks(0);
+  const std::vector<BurstEntry> entries{{&s, 5}};
+  decoder.run(entries, kNoLimit);
+  CHECK(!decoder.profile());
+  decoder.profile(true);
+  const auto start = std::chrono::steady_clock::now();
+  int steps = 0;
+  while (s.finish == Finish::kNone) steps += decoder.run(entries, {3, std::chrono::hours(1)});
+  const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
+  int64_t sum = 0;
+  for (const Profile::Times& times : decoder.profile()->stages()) {
+    CHECK(times.work_ns > 0 && times.wait_ns >= 0, times.work_ns, times.wait_ns);
+    sum += times.work_ns + times.wait_ns;
+  }
+  CHECK(decoder.profile()->steps() == steps && steps == 19, steps);
+  CHECK(sum > 0 && sum <= elapsed.count(), sum, elapsed.count());
+  decoder.profile(true);
+  CHECK(decoder.profile()->steps() == 0);  // a new one
+  decoder.profile(false);
+  CHECK(!decoder.profile());
+}
+
 TEST(decode, all_logits_are_those_of_every_step) {
   const TinyModel model({.types = {kFileQ8_0}});
   const auto tokens = random_tokens(70, 90, 2);

@@ -3,91 +3,208 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ultrafast.bench import engine_speed
+from ultrafast.bench import engine_cases, engine_report, engine_speed
+from ultrafast.bench.engine_cases import Case, Timing
+from ultrafast.bench.engine_speed import Measurement
+from ultrafast.bench.limits import Demand
+from ultrafast.bench.process_memory import Memory
+from ultrafast.bench.samples import Samples
+from ultrafast.engine import native
 from ultrafast.engine.engine import Engine
-from ultrafast.types import Timings, TokenDelta
+from ultrafast.engine.native import Profile, ReadSpeed, StageTime
+from ultrafast.types import GenerateRequest
 
 
 class TimedEngine:
-    """Prefills at 1,000 tokens/s and decodes at 100, 200, 300 … tokens/s on its `clock`, faster each time."""
+    """Computes a prompt in 0.5 s and makes a step of all its sequences, 3 tokens each, in 0.3 s of its `clock`."""
 
-    model_id = "timed"
-    isa = "scalar"
-    threads = 2
-    weight_bytes = 10_000_000
     shape = SimpleNamespace(vocab_size=1000)
 
-    max_context = 1024
-
     def __init__(self) -> None:
-        self.prompts: list[tuple[int, ...]] = []
-        self.decodes = 0
         self.clock = 0.0
+        self.sequences: list[Any] = []
+        self.cancelled: list[Any] = []
+        self.profiles: list[bool] = []
 
-    def generate(self, prompt: list[int], *, max_tokens: int, ignore_eos: bool) -> Any:
-        assert max_tokens == 1
-        self.prompts.append(tuple(prompt))
-        timings = Timings(arrived=1.0, started=5.0, first_token=5.0 + len(prompt) / 1000)
-        return SimpleNamespace(timings=timings)
+    def add(self, request: GenerateRequest) -> Any:
+        assert request.params.ignore_eos
+        timings = SimpleNamespace(prefill_s=0.5)
+        self.sequences.append(SimpleNamespace(request=request, num_output=0, finish_reason=None, timings=timings))
+        return self.sequences[-1]
 
-    def stream(self, prompt: list[int], *, max_tokens: int, ignore_eos: bool) -> Iterator[TokenDelta]:
-        assert ignore_eos
-        self.prompts.append(tuple(prompt))
-        self.decodes += 1
-        for _ in range(0, max_tokens, 8):
-            self.clock += 8 / (100 * self.decodes)
-            yield TokenDelta("", range(8))
+    def step(self) -> None:
+        for sequence in self.sequences:
+            if sequence.num_output == 0:
+                self.clock += 0.5
+                sequence.num_output = 1
+                return
+        self.clock += 0.3
+        for sequence in self.sequences:
+            sequence.num_output += 3
+            if sequence.num_output >= sequence.request.params.max_tokens:
+                sequence.finish_reason = "length"
+
+    def cancel(self, sequence: Any) -> None:
+        self.cancelled.append(sequence)
+
+    def profile(self, on: bool) -> Profile:
+        self.profiles.append(on)
+        return Profile({}, len(self.profiles))
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> TimedEngine:
-    """Reads of 5 GB/s, then 4, 6, 12: 500 tokens/s of 10 MB in the warm-up round, then 400, 600 and 1,200."""
-    answers = iter([5e9, 4e9, 6e9, 12e9])
-
-    def read_bandwidth(count: int, threads: int) -> float:
-        assert (count, threads) == (TimedEngine.weight_bytes, TimedEngine.threads)
-        return next(answers)
-
+def timed(monkeypatch: pytest.MonkeyPatch) -> TimedEngine:
     engine = TimedEngine()
-    monkeypatch.setattr(engine_speed.native, "read_bandwidth", read_bandwidth)
-    monkeypatch.setattr(engine_speed.time, "perf_counter", lambda: engine.clock)
+    monkeypatch.setattr(engine_cases.time, "perf_counter", lambda: engine.clock)
     return engine
 
 
-def test_speeds_from_known_timings(engine: TimedEngine) -> None:
-    rounds: list[int] = []
-    result = engine_speed.measure(engine, repeats=3, on_round=rounds.append)  # type: ignore[arg-type]
-    assert rounds == [0, 1, 2, 3]
-    assert result.decode.values == pytest.approx((200, 300, 400))
-    assert result.bound.values == pytest.approx((400, 600, 1200))
-    assert result.share_of_bound == pytest.approx(0.5)  # of 0.5, 0.5 and 0.33: pairs of the same round
-    assert {length: samples.median for length, samples in result.prompt.items()} == pytest.approx({64: 1000, 512: 1000})
-    assert len(set(engine.prompts)) == len(engine.prompts) == 4 * 3
-
-    summary = json.loads(result.to_json())["summary"]
-    assert summary["decode_tokens_per_s"] == pytest.approx(300)
-    assert summary["bound_tokens_per_s"] == pytest.approx(600)
-    decode, *_ = (line for line in result.report().splitlines() if line.startswith("decode"))
-    assert decode.split() == ["decode", "300", "tokens/s", "(200", "to", "400)", "3.0", "GB/s"]
+def test_a_case_alone(timed: TimedEngine) -> None:
+    timing = engine_cases.run(timed, Case(100, 10), random.Random(0), profile=True)  # type: ignore[arg-type]
+    assert (timing.prompt_s, timing.first_token_s) == (0.5, 0.5)
+    assert timing.step_s == pytest.approx(0.1)
+    assert timing.mean_context == pytest.approx(100 + 1 + 4.5)
+    assert timed.profiles == [True, False]
+    assert timing.profile == Profile({}, 2)
+    assert timed.cancelled == timed.sequences
 
 
-def test_prompts_that_do_not_fit_are_left_out(engine: TimedEngine) -> None:
-    engine.max_context = 100
-    result = engine_speed.measure(engine, repeats=1)  # type: ignore[arg-type]
-    assert list(result.prompt) == [64]
-    assert max(map(len, engine.prompts)) == 64
+def test_sequences_together_are_timed_once_all_decode(timed: TimedEngine) -> None:
+    timing = engine_cases.run(timed, Case(20, 7, sequences=4), random.Random(0))  # type: ignore[arg-type]
+    assert timing.first_token_s == 0.5
+    assert timing.step_s == pytest.approx(0.1)
+    prompts = {tuple(sequence.request.prompt_ids) for sequence in timed.sequences}
+    assert {len(prompt) for prompt in prompts} == {20}
+    assert len(prompts) == 4
+
+
+def test_a_prompt_alone_has_no_step(timed: TimedEngine) -> None:
+    timed.step = lambda: vars(timed.sequences[0]).update(num_output=1, finish_reason="length")  # type: ignore[method-assign]
+    assert engine_cases.run(timed, Case(20, 1), random.Random(0)).step_s is None  # type: ignore[arg-type]
+
+
+def test_the_plan_fits_the_context() -> None:
+    everything = engine_cases.plan(8192)
+    assert {case.context for case in everything} == {32, 64, 512, 2048, 4096, 8000}
+    assert {case.sequences for case in everything} == {1, 2, 4, 8, 16, 32}
+    assert max(case.context for case in engine_cases.plan(8192, quick=True)) == 2048
+    for limit in (16, 64, 600, 2048, 5000):
+        cases = engine_cases.plan(limit)
+        assert all(case.context + case.tokens <= limit for case in cases)
+        assert cases[0].tokens > 1
+
+
+def test_shares_compare_the_same_round() -> None:
+    assert Samples((2.0, 3.0, 4.0)).share_of(Samples((4.0, 12.0, 8.0))) == 0.5  # of 0.5, 0.25 and 0.5
+    with pytest.raises(ValueError, match="shorter"):
+        Samples((1.0, 2.0)).share_of(Samples((1.0,)))
+
+
+def test_the_work_of_a_step(tiny_model_path: Path) -> None:
+    with Engine(tiny_model_path, threads=1, isa="scalar") as engine:
+        demand = Demand(engine)
+        shape = engine.shape
+        step = demand.decode_step(10, 3)
+        # Keys and values of 2 layers, 2 KV heads of 16 dimensions, 2 bytes each.
+        assert step.bytes == engine.weight_bytes + 3 * 10 * (2 * 2 * 2 * 16 * 2)
+        attention, ffn = 64 * (64 + 32 + 32 + 64), 3 * 64 * 128
+        assert step.matmul == 3 * (2 * (attention + ffn) + 64 * shape.vocab_size)
+        assert step.attention == 3 * 10 * (2 * 2 * 4 * 16)  # scores and values, 2 layers, 4 heads of 16
+        prompt = demand.prompt(10)
+        assert prompt.matmul == 10 * 2 * (attention + ffn) + 64 * shape.vocab_size
+        assert prompt.attention == 55 * (2 * 2 * 4 * 16)  # 1 + 2 + … + 10 positions
+
+
+@pytest.fixture
+def load(tiny_model_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Engine]:
+    """A real engine on a machine of known speed; its cases take 2 s a prompt and 10, 20, 30 … ms a step."""
+    steps = iter(range(1, 1000))
+
+    def run(engine: Engine, case: Case, random_ids: object, *, profile: bool = False) -> Timing:
+        stages = {"qkv": StageTime(0.25, 0.125), "sampling": StageTime(0.125, 0.0)}
+        step_s = next(steps) / 100 if case.tokens > 1 else None
+        return Timing(2.0, 2.5, step_s, case.context + 1.0, Profile(stages, 50) if profile else None)
+
+    monkeypatch.setattr(engine_speed.engine_cases, "run", run)
+    monkeypatch.setattr(native, "read_speed", lambda count, threads: ReadSpeed(count * 100.0, "2 streams"))
+    monkeypatch.setattr(native, "matmul_speed", lambda **arguments: 1e9)
+    monkeypatch.setattr(native, "attention_speed", lambda **arguments: 1e9)
+    return lambda: Engine(tiny_model_path, threads=2, isa="scalar")
+
+
+def test_rounds_and_report(load: Callable[[], Engine]) -> None:
+    progress: list[tuple[str, int, int]] = []
+    measurement = Measurement(load, repeats=3, profile=True, on_progress=lambda *step: progress.append(step))
+    measurement.run()
+    result = measurement.result
+    assert result is not None
+    assert result.complete
+    assert [done for _, done, _ in progress[1:]] == list(range(progress[-1][2]))
+    # A round decodes alone, 2, 4, 8, 16 and 32 together, then profiled: the first figure is every seventh.
+    alone = result.figures["decode_context_64"]
+    assert alone.values == pytest.approx([100 / 1, 100 / 8, 100 / 15])
+    weights, cache = result.weight_bytes, 65 * 256  # positions, and bytes of each
+    assert alone.by_bytes == pytest.approx([100 * weights / (weights + cache)] * 3)
+    assert alone.binding == "bytes"
+    assert alone.share == alone.share_of_bytes == pytest.approx(12.5 / alone.by_bytes[0])
+    assert result.figures["decode_sequences_16"].values[0] == pytest.approx(16 * 100 / 5)
+    assert result.figures["prompt_64"].values == pytest.approx([32.0] * 3)
+    assert result.first_token_s[64] == [2.5] * 3
+    assert len(result.load_s) == 3
+    assert result.profile == Profile({"qkv": StageTime(0.75, 0.375), "sampling": StageTime(0.375, 0.0)}, 150)
+
+    document = json.loads(engine_report.to_json(result))
+    figure = document["tokens_per_s"]["decode_context_64"]
+    assert figure["median"] == pytest.approx(12.5)
+    assert figure["limit_set_by"] == "bytes"
+    assert document["read_methods"] == {"2 streams": 3}
+    assert document["profile"]["stages_us"]["qkv"] == {"work": 5000.0, "wait": 2500.0}
+    assert document["profile"]["python_us"] == pytest.approx(document["profile"]["step_us"] - 10_000)
+
+    lines = {line[:22].strip(): line[22:].split() for line in engine_report.report(result).splitlines()}
+    assert lines["decode at 64"][:5] == ["12", "(7", "to", "100)", f"{alone.by_bytes[0]:.0f}"]
+    assert f"decode at 64 runs at {12.5 / alone.by_bytes[0]:.2f} of the speed" in engine_report.report(result)
+    assert lines["qkv"] == ["5,000.0", "2,500.0"]
+    assert lines["first token after 64"] == ["2,500.0", "(2,500.0", "to", "2,500.0)", "ms"]
+
+
+def test_an_interrupt_leaves_what_was_measured(load: Callable[[], Engine]) -> None:
+    def stop(title: str, done: int, total: int) -> None:
+        if title == "decode, 4 sequences":
+            raise KeyboardInterrupt
+
+    measurement = Measurement(load, repeats=3, on_progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        measurement.run()
+    assert measurement.result is not None
+    assert not measurement.result.complete
+    assert list(measurement.result.figures) == ["prompt_64", "decode_context_64", "decode_sequences_2"]
+    assert "interrupted" in engine_report.report(measurement.result)
+    document = json.loads(engine_report.to_json(measurement.result))
+    assert (document["complete"], document["load_s"], document["profile"]) == (False, None, None)
+
+
+def test_memory_adds_up() -> None:
+    memory = Memory(file=100, before_load=60, loaded=170, in_use=220, kv=30, context=8)
+    assert memory.rest == 30
+    assert memory.to_dict()["rest"] == 30
 
 
 def test_a_real_engine(tiny_model_path: Path) -> None:
-    with Engine(tiny_model_path, threads=1) as engine:
-        result = engine_speed.measure(engine, repeats=1)
-    assert result.decode.median > 0
-    assert result.bound.median > 0
-    assert all(samples.median > 0 for samples in result.prompt.values())
+    measurement = Measurement(lambda: Engine(tiny_model_path, threads=1), repeats=1, profile=True)
+    measurement.run()
+    result = measurement.result
+    assert result is not None
+    assert all(figure.speed.median > 0 for figure in result.figures.values())
+    assert result.profile is not None
+    assert result.profile.steps > 0
+    assert {"qkv", "attention", "gate_up", "logits", "sampling"} <= set(result.profile.stages)
+    assert result.profile_s > sum(time.work_s + time.wait_s for time in result.profile.stages.values()) > 0

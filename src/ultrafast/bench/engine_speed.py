@@ -1,134 +1,202 @@
-"""How fast the engine is alone, beside what the machine's memory allows.
-
-Decoding one token reads every weight once, so memory sets the pace: ``bound_tokens_per_s`` = bandwidth of a plain
-sequential read / weight bytes. It is a yardstick rather than a wall: decode can pass it where a cache keeps a part of
-the weights. Both are measured in the same run and in turns, because the bandwidth of a shared machine changes from
-minute to minute.
-"""
+"""How fast the engine is alone, beside what the machine allows: all in turns, so that all see the same machine."""
 
 from __future__ import annotations
 
-import json
+import math
 import random
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ultrafast.engine import native, topology
+from ultrafast.bench import engine_cases
+from ultrafast.bench.engine_cases import Case, Timing
+from ultrafast.bench.limits import Bound, Demand, MachineSpeed, Work
+from ultrafast.bench.process_memory import Memory, resident_bytes
+from ultrafast.bench.samples import Samples
+from ultrafast.engine import memory, native, topology
+from ultrafast.engine.native import Profile, StageTime
 
 if TYPE_CHECKING:
     from ultrafast.engine.engine import Engine
 
-PROMPT_LENGTHS = (64, 512)  # tokens
-DECODE_TOKENS = 128
-DECODE_PROMPT = 16  # tokens; short, so that decoding is weights rather than attention
+_MEMORY_CONTEXT = 2048  # tokens in the KV cache when memory is looked at
 
 
-@dataclass(frozen=True)
-class Samples:
-    """What the rounds gave for one quantity."""
+@dataclass(slots=True)
+class Figure:
+    """One speed over the rounds, in tokens per second, beside its limits in the same rounds."""
 
-    values: tuple[float, ...]
+    title: str
+    values: list[float] = field(default_factory=list)
+    by_bytes: list[float] = field(default_factory=list)
+    by_arithmetic: list[float] = field(default_factory=list)
+
+    def add(self, tokens: int, seconds: float, bound: Bound) -> None:
+        self.values.append(tokens / seconds)
+        self.by_bytes.append(tokens / bound.bytes_s)
+        self.by_arithmetic.append(tokens / bound.arithmetic_s if bound.arithmetic_s else math.inf)
 
     @property
-    def median(self) -> float:
-        return statistics.median(self.values)
+    def speed(self) -> Samples:
+        return Samples(tuple(self.values))
 
-    def __str__(self) -> str:
-        return f"{self.median:10,.0f} tokens/s   ({min(self.values):,.0f} to {max(self.values):,.0f})"
+    @property
+    def share_of_bytes(self) -> float:
+        return self.speed.share_of(Samples(tuple(self.by_bytes)))
+
+    @property
+    def share(self) -> float:
+        """Of the limit that binds, which is the lower one."""
+        return self.speed.share_of(Samples(tuple(map(min, self.by_bytes, self.by_arithmetic))))
+
+    @property
+    def binding(self) -> str:
+        """What sets the limit: ``bytes`` or ``arithmetic``."""
+        return "bytes" if statistics.median(self.by_bytes) < statistics.median(self.by_arithmetic) else "arithmetic"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class EngineSpeed:
-    """The result of `measure`; speeds are in tokens per second, one sample a round."""
+    """The result of `Measurement`: what is there was measured, also after an interrupt."""
 
     model_id: str
     cpu_model: str
     isa: str
     threads: int
     weight_bytes: int  # read once per decoded token
-    decode: Samples
-    prompt: dict[int, Samples]  # by prompt length
-    bound: Samples  # a plain sequential read of the weights
-
-    @property
-    def share_of_bound(self) -> float:
-        """Median over the rounds of decode speed / the limit measured in the same round."""
-        return statistics.median(d / b for d, b in zip(self.decode.values, self.bound.values, strict=True))
-
-    def report(self) -> str:
-        """A table for people: medians, and in brackets the slowest and the fastest round."""
-        megabytes = self.weight_bytes / 1e6
-        rows = [
-            f"{self.model_id}: {megabytes:,.1f} MB read per token",
-            f"{self.cpu_model}: {self.isa}, {self.threads} thread{'s' * (self.threads != 1)}",
-            f"decode        {self.decode}   {self.decode.median * megabytes / 1e3:,.1f} GB/s",
-            *(f"prompt {length:5}  {samples}" for length, samples in self.prompt.items()),
-            f"read limit    {self.bound}   {self.bound.median * megabytes / 1e3:,.1f} GB/s",
-            f"decode runs at {self.share_of_bound:.2f} of the read limit "
-            f"(median of {len(self.decode.values)} rounds, each measured both)",
-        ]
-        return "\n".join(rows)
-
-    def to_json(self) -> str:
-        """Every sample, with the medians and the share."""
-        summary = {
-            "decode_tokens_per_s": self.decode.median,
-            "prompt_tokens_per_s": {length: samples.median for length, samples in self.prompt.items()},
-            "bound_tokens_per_s": self.bound.median,
-            "share_of_bound": self.share_of_bound,
-        }
-        return json.dumps({**asdict(self), "summary": summary}, indent=2) + "\n"
+    complete: bool = False
+    read_bytes_per_s: list[float] = field(default_factory=list)
+    read_methods: Counter[str] = field(default_factory=Counter)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    first_token_s: dict[int, list[float]] = field(default_factory=dict)  # by prompt length
+    load_s: list[float] = field(default_factory=list)
+    memory: Memory | None = None
+    profile: Profile | None = None
+    profile_s: float = 0.0  # wall time of the profiled steps, Python's part included
 
 
-def measure(engine: Engine, *, repeats: int = 5, on_round: Callable[[int], None] | None = None) -> EngineSpeed:
-    """Measures decode, prompt and limit in turns, ``repeats`` times, after one round that only warms up.
+class Measurement:
+    """Measures into `result`, step by step.
 
-    ``on_round`` is called as a round begins, with its number; 0 is the one that warms up.
+    Args:
+        load: opens the engine; called a few times, for the time that it takes.
+        on_progress: called with what comes next, the steps done and their number.
     """
-    lengths = [length for length in PROMPT_LENGTHS if length < engine.max_context]
-    random_ids = random.Random(0)
-    decode, bound = [], []
-    prompt: dict[int, list[float]] = {length: [] for length in lengths}
-    for number in range(repeats + 1):
-        if on_round:
-            on_round(number)
-        limit = native.read_bandwidth(engine.weight_bytes, engine.threads) / engine.weight_bytes
-        speed = _decode_speed(engine, random_ids)
-        by_length = {length: _prompt_speed(engine, random_ids, length) for length in lengths}
-        if number:
-            bound.append(limit)
-            decode.append(speed)
-            for length, value in by_length.items():
-                prompt[length].append(value)
-    return EngineSpeed(
-        model_id=engine.model_id,
-        cpu_model=topology.detect().cpu_model,
-        isa=engine.isa,
-        threads=engine.threads,
-        weight_bytes=engine.weight_bytes,
-        decode=Samples(tuple(decode)),
-        prompt={length: Samples(tuple(values)) for length, values in prompt.items()},
-        bound=Samples(tuple(bound)),
-    )
+
+    def __init__(
+        self,
+        load: Callable[[], Engine],
+        *,
+        repeats: int,
+        quick: bool = False,
+        profile: bool = False,
+        on_progress: Callable[[str, int, int], None] = lambda title, done, total: None,
+    ) -> None:
+        self._load = load
+        self._repeats = repeats
+        self._quick = quick
+        self._profile = profile
+        self._on_progress = on_progress
+        self._random_ids = random.Random(0)
+        self._done = self._total = 0
+        self.result: EngineSpeed | None = None
+
+    def run(self) -> None:
+        """All of it. An exception, such as an interrupt, leaves `result` with what is measured by then."""
+        before_load = resident_bytes()
+        with self._opened() as engine:
+            self.result = EngineSpeed(
+                engine.model_id, topology.detect().cpu_model, engine.isa, engine.threads, engine.weight_bytes
+            )
+            cases = engine_cases.plan(engine.max_context, quick=self._quick)
+            rounds = [[case for case in cases if number % case.every == 0] for number in range(self._repeats)]
+            self._total = 2 + sum(map(len, rounds)) + self._repeats * (1 + self._profile)
+            self._look_at_memory(engine, before_load)
+            for in_round in rounds:
+                self._round(engine, self.result, in_round, shortest=cases[0])
+        self._time_loading(self.result)
+        self.result.complete = True
+
+    @contextmanager
+    def _opened(self) -> Iterator[Engine]:
+        self._on_progress("loading", 0, 1)
+        with self._load() as engine:
+            yield engine
+
+    def _step(self, title: str) -> None:
+        self._on_progress(title, self._done, self._total)
+        self._done += 1
+
+    def _look_at_memory(self, engine: Engine, before_load: int | None) -> None:
+        """Resident memory when loaded and with a long sequence in the KV cache; this also warms up."""
+        assert self.result is not None
+        self._step("warming up")
+        loaded = resident_bytes()
+        context = min(_MEMORY_CONTEXT, engine.max_context - 2)
+        with engine_cases.held(engine, context, self._random_ids):
+            stats = engine.stats()
+            kv_blocks = stats["num_blocks"] - stats["free_blocks"]
+            in_use = resident_bytes()
+        if before_load is not None and loaded is not None and in_use is not None:
+            self.result.memory = Memory(
+                file=engine.path.stat().st_size,
+                before_load=before_load,
+                loaded=loaded,
+                in_use=in_use,
+                kv=kv_blocks * memory.kv_block_bytes(engine.shape, isa=engine.isa),
+                context=context,
+            )
+
+    def _round(self, engine: Engine, result: EngineSpeed, cases: list[Case], *, shortest: Case) -> None:
+        self._step("reading memory")
+        demand, machine = Demand(engine), MachineSpeed(engine)
+        result.read_bytes_per_s.append(machine.read.bytes_per_s)
+        result.read_methods[machine.read.method] += 1
+        for case in cases:
+            self._step(case.name)
+            timing = engine_cases.run(engine, case, self._random_ids)
+            _record(result, case, timing, demand, machine)
+        if self._profile:
+            self._step("profile")
+            timing = engine_cases.run(engine, shortest, self._random_ids, profile=True)
+            assert timing.profile is not None
+            assert timing.step_s is not None
+            result.profile_s += timing.step_s * timing.profile.steps
+            result.profile = _sum(result.profile, timing.profile)
+
+    def _time_loading(self, result: EngineSpeed) -> None:
+        """With the file in the system's cache, and the process's own memory free again."""
+        self._step("loading")
+        for _ in range(self._repeats):
+            start = time.perf_counter()
+            with self._load():
+                result.load_s.append(time.perf_counter() - start)
 
 
-def _decode_speed(engine: Engine, random_ids: random.Random) -> float:
-    tokens = min(DECODE_TOKENS, engine.max_context - DECODE_PROMPT)
-    stream = engine.stream(_prompt(engine, random_ids, DECODE_PROMPT), max_tokens=tokens, ignore_eos=True)
-    next(stream)  # the burst that also computed the prompt; what it decoded is not counted
-    start = time.perf_counter()
-    decoded = sum(len(delta.token_ids) for delta in stream)
-    return decoded / (time.perf_counter() - start)
+def _record(result: EngineSpeed, case: Case, timing: Timing, demand: Demand, machine: MachineSpeed) -> None:
+    def add(key: str, title: str, tokens: int, seconds: float, work: Work) -> None:
+        result.figures.setdefault(key, Figure(title)).add(tokens, seconds, machine.bound(work))
+
+    alone = case.sequences == 1
+    if alone:
+        key, title = f"prompt_{case.context}", f"prompt of {case.context:,}"
+        add(key, title, case.context, timing.prompt_s, demand.prompt(case.context))
+        result.first_token_s.setdefault(case.context, []).append(timing.first_token_s)
+    if timing.step_s is not None:
+        key = f"decode_context_{case.context}" if alone else f"decode_sequences_{case.sequences}"
+        work = demand.decode_step(timing.mean_context, case.sequences)
+        add(key, case.name, case.sequences, timing.step_s, work)
 
 
-def _prompt_speed(engine: Engine, random_ids: random.Random, length: int) -> float:
-    output = engine.generate(_prompt(engine, random_ids, length), max_tokens=1, ignore_eos=True)
-    return length / output.timings.prefill_s
-
-
-def _prompt(engine: Engine, random_ids: random.Random, length: int) -> list[int]:
-    """Tokens never seen before, so that no prefix cache can help."""
-    return [random_ids.randrange(engine.shape.vocab_size) for _ in range(length)]
+def _sum(before: Profile | None, after: Profile) -> Profile:
+    if before is None:
+        return after
+    stages = {
+        name: StageTime(before.stages[name].work_s + time.work_s, before.stages[name].wait_s + time.wait_s)
+        for name, time in after.stages.items()
+    }
+    return native.Profile(stages, before.steps + after.steps)

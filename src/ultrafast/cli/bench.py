@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -25,28 +24,45 @@ def engine(
     model: Model = DEFAULT_MODEL,
     threads: Threads = None,
     isa: Isa = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Rounds, each of which measures everything once.")] = 5,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Rounds, each of which measures everything; default: 5, quick: 2.")
+    ] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Also show where a token's time goes, by stage.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out long contexts.")] = False,
     json_file: Annotated[
         typer.FileTextWrite | None,
         typer.Option("--json", lazy=False, metavar="FILE", help="Also write every sample to this file."),
     ] = None,
 ) -> None:
-    """Measure decode and prompt speed.
+    """Measure decode and prompt speed, first-token and load time, and memory.
 
-    The speed of a plain sequential read of the same bytes is measured in the same run and stands beside them.
+    Beside each speed stands its limit, measured in the same round: the time to read the bytes that it needs, or to
+    multiply what is in cache, whichever is longer. Ctrl-C ends the run with what is measured by then.
 
-    Example: ultrafast bench engine --threads 2 --json engine.json
+    Example: ultrafast bench engine --threads 2 --profile --json engine.json
     """
-    from ultrafast.bench import engine_speed
-    from ultrafast.cli.progress import ensure_on_disk
+    from ultrafast.bench import engine_report
+    from ultrafast.bench.engine_speed import Measurement
+    from ultrafast.cli.progress import ensure_on_disk, step_bar
     from ultrafast.engine.engine import Engine
 
-    def announce(number: int) -> None:
-        print(f"round {number} of {repeats}" if number else "warming up", file=sys.stderr)
-
     ensure_on_disk(model)
-    with Engine(model, threads=threads, isa=isa) as subject:
-        result = engine_speed.measure(subject, repeats=repeats, on_round=announce)
-    print(result.report())
+    with step_bar() as show:
+        measurement = Measurement(
+            lambda: Engine(model, threads=threads, isa=isa),
+            repeats=repeats or (2 if quick else 5),
+            quick=quick,
+            profile=profile,
+            on_progress=show,
+        )
+        try:
+            measurement.run()
+        except KeyboardInterrupt:
+            if measurement.result is None:
+                raise
+    assert measurement.result
+    print(engine_report.report(measurement.result))
     if json_file:
-        json_file.write(result.to_json())
+        json_file.write(engine_report.to_json(measurement.result))
+    if not measurement.result.complete:
+        raise typer.Exit(130)

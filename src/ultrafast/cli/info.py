@@ -39,7 +39,7 @@ def _facts(engine: Engine) -> dict[str, Any]:
     machine = topology.detect()
     shape = {**asdict(engine.shape), "num_parameters": engine.shape.num_parameters}
     del shape["rope_inv_freq"]  # long, and of no use to a reader
-    bandwidth = native.read_bandwidth(engine.weight_bytes, engine.threads)
+    speed = native.read_speed(engine.weight_bytes, engine.threads)
     return {
         "model": {"id": engine.model_id, "path": str(engine.path), "bytes_per_token": engine.weight_bytes, **shape},
         "machine": {**asdict(machine), "default_threads": topology.default_threads(machine)},
@@ -53,8 +53,9 @@ def _facts(engine: Engine) -> dict[str, Any]:
             "num_slots": engine.num_slots,
         },
         "limit": {
-            "read_bytes_per_s": bandwidth,
-            "bound_tokens_per_s": bandwidth / engine.weight_bytes,
+            "read_bytes_per_s": speed.bytes_per_s,
+            "read_method": speed.method,
+            "bound_tokens_per_s": speed.bytes_per_s / engine.weight_bytes,
         },
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -37,3 +38,21 @@ def _start(title: str, stack: ExitStack) -> Callable[[int, int | None], None]:
     progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
     task = progress.add_task(title)
     return lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def step_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A function to call with what comes next, the steps done and their number.
+
+    On a terminal it moves a bar that goes away at the end; elsewhere it prints a line a step, once the first is done.
+    """
+    if not sys.stderr.isatty():
+        yield lambda title, done, total: print(f"{done}/{total} {title}", file=sys.stderr) if done else None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("")
+        yield lambda title, done, total: progress.update(task, description=title, completed=done, total=total)

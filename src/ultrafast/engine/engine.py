@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ultrafast.engine import memory
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
-from ultrafast.engine.native import KV_BLOCK, NativeModel, NativeSequence, choose_isa, worker_cpus
+from ultrafast.engine.native import KV_BLOCK, NativeModel, NativeSequence, Profile, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
 from ultrafast.engine.prompt import encode_prompt
 from ultrafast.engine.prompt import token_ids as as_token_ids
@@ -33,15 +33,7 @@ from ultrafast.models.detokenize import Detokenizer
 from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.models.tokenizer import Tokenizer
-from ultrafast.types import (
-    FinishReason,
-    GenerateRequest,
-    Output,
-    Prompt,
-    SamplingParams,
-    TokenDelta,
-    TokenLogprob,
-)
+from ultrafast.types import FinishReason, GenerateRequest, Output, Prompt, SamplingParams, TokenDelta, TokenLogprob
 
 _NUM_SLOTS = 32
 _MAX_ROWS = 512  # tokens of one step: past a few hundred, longer chunks are no faster
@@ -258,6 +250,12 @@ class Engine:
     def num_pinned(self) -> int:
         """Workers that are pinned to a core; the system may refuse."""
         return self._native.num_pinned
+
+    def profile(self, on: bool) -> Profile:
+        """Where steps spent their time since profiling was switched on; then start a new profile, or stop."""
+        with self._lock:
+            self._require_open()
+            return self._native.profile(on)
 
     def stats(self) -> dict[str, int]:
         """Counts: running, waiting, free_blocks, num_blocks."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence as Seq
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -64,14 +66,53 @@ def worker_cpus(threads: int) -> list[int]:
     return (cpus + [-1] * threads)[:threads]
 
 
-def read_bandwidth(bytes: int, threads: int) -> float:
-    """Bytes per second at which ``threads`` workers read ``bytes`` of memory in sequence; the best of three times."""
-    return _native.read_bandwidth(bytes, worker_cpus(threads), 3)
+class ReadSpeed(NamedTuple):
+    """How fast memory can be read, and which way of reading was the fastest."""
+
+    bytes_per_s: float
+    method: str
+
+
+def read_speed(bytes: int, threads: int) -> ReadSpeed:
+    """The speed at which ``threads`` workers read ``bytes`` of memory: the best of several ways and of three times."""
+    return ReadSpeed(*_native.read_speed(bytes, worker_cpus(threads), 3))
+
+
+def matmul_speed(*, isa: str, type: int, cols: int, tokens: int, threads: int) -> float:
+    """Multiply-adds per second of the matrix kernel on ``threads`` workers when all that it reads is in cache.
+
+    Args:
+        isa: not the reference, which has no such kernel.
+        type: tensor type of the file.
+        cols: inputs of a row, a multiple of 32.
+        tokens: computed in one call.
+    """
+    return _native.matmul_speed(isa, type, cols, tokens, worker_cpus(threads))
+
+
+def attention_speed(*, isa: str, num_q: int, head_dim: int, threads: int) -> float:
+    """The same for the attention kernel: ``num_q`` query heads that share a KV head."""
+    return _native.attention_speed(isa, num_q, head_dim, worker_cpus(threads))
 
 
 def dequantize(type: int, rows: int, cols: int, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """A tensor of the file as float32 [rows, cols], by way of the tiles that the engine computes with."""
     return _native.dequantize(type, rows, cols, data, True)
+
+
+class StageTime(NamedTuple):
+    """Seconds of one worker in a stage: at work, and waiting for the others."""
+
+    work_s: float
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time of ``steps`` steps went, by stage in the order of a step; empty if nothing was profiled."""
+
+    stages: dict[str, StageTime]
+    steps: int
 
 
 class NativeSequence:
@@ -210,6 +251,11 @@ class NativeModel:
         """End the running burst after its current step; nothing once closed. Thread-safe."""
         with suppress(AttributeError):  # another thread may be closing just now
             self._model.interrupt()
+
+    def profile(self, on: bool) -> Profile:
+        """What worker 0 did since profiling was switched on; then start a new profile, or with ``on`` false stop."""
+        stages, steps = self._model.profile(on)
+        return Profile({name: StageTime(work / 1e9, wait / 1e9) for name, work, wait in stages}, steps)
 
     def close(self) -> None:
         """Free the model's memory; nothing may be called afterwards."""
