@@ -27,7 +27,7 @@ std::vector<TinyShape> shapes() {
        .types = {kFileF16, kFileBF16}, .bias = true},
       {.types = {kFileQ8_0}, .bias = true, .rope_halves = true},                               // as Qwen 2
       {.num_kv_heads = 1, .rope_dim = 8, .types = mixed, .bias = true, .qk_norm = true, .rope_halves = true},
-      {.num_heads = 3, .num_kv_heads = 3, .head_dim = 20, .rope_dim = 20, .types = {kFileQ4_0}, .qk_norm = true, .gelu = true},
+      {.num_heads = 8, .num_kv_heads = 4, .head_dim = 20, .rope_dim = 20, .types = {kFileQ4_0}, .qk_norm = true, .gelu = true},
       {.num_layers = 3, .num_heads = 2, .num_kv_heads = 1, .head_dim = 48, .rope_dim = 48, .types = {kFileQ4_1}, .qk_norm = true,
        .post_norms = true, .rope_halves = true, .gelu = true, .windows = {20, 0, 1}},          // as Gemma 3
       {.types = {kFileQ4_1}, .post_norms = true, .windows = {64, 65}},
@@ -56,7 +56,7 @@ TEST(model, logits_are_close_to_the_reference) {
       size += std::pow(want[i], 2);
     }
     CHECK(std::isfinite(size) && size > 0.0, index);
-    CHECK(std::sqrt(error / size) < 1e-3, index, std::sqrt(error / size));  // keys and values have 11 bits
+    CHECK(std::sqrt(error / size) < 2e-3, index, std::sqrt(error / size));  // keys and values have 11 bits, and norms pass errors on enlarged
     ++index;
   }
 }
