@@ -12,7 +12,7 @@ struct ReadSpeed {
   const char* method;  // the way of reading that gave it
 };
 
-// The fastest of `repeats` passes over `bytes` in each of several ways: from one to eight places at once, which keeps more of the
+// The fastest of several ways to read `bytes`, each by the median of `repeats` passes: from one to eight places at once, which keeps more of the
 // hardware's prefetchers busy, or from one with prefetch instructions. The bytes are split evenly over the workers, each
 // reading huge pages that it wrote first. Throws std::bad_alloc.
 ReadSpeed read_speed(Workers& workers, size_t bytes, int repeats);

@@ -73,9 +73,12 @@ class ReadSpeed(NamedTuple):
     method: str
 
 
+_READS = 7  # of which the median counts: a decode speed beside it is a mean over many steps, not the best of them
+
+
 def read_speed(bytes: int, threads: int) -> ReadSpeed:
-    """The speed at which ``threads`` workers read ``bytes`` of memory: the best of several ways and of three times."""
-    return ReadSpeed(*_native.read_speed(bytes, worker_cpus(threads), 3))
+    """The speed at which ``threads`` workers read ``bytes`` of memory: the best of several ways, by medians."""
+    return ReadSpeed(*_native.read_speed(bytes, worker_cpus(threads), _READS))
 
 
 def matmul_speed(*, isa: str, type: int, cols: int, tokens: int, threads: int) -> float:
