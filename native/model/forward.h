@@ -62,6 +62,10 @@ class TileForward final : public Forward {
   void store_heads(const BatchRow& row, int layer, int first, int count, const float* values, bool is_key);
   void attend(const BatchRow& row, const float* q, int layer, int kv_head, int chunk, const uint16_t* next, float* max, float* sum,
               float* acc) const;
+  void attend_by_chunk(const Worker& worker, const Batch& batch, int layer, int64_t total_chunks);
+  void attend_by_head(const Worker& worker, const Batch& batch, int layer);
+  void finish_head(int t, int head, const float* acc, float sum);
+  int64_t partial_size() const { return 2 + config_.padded_dim(); }  // floats per head and chunk: max, sum, then acc
 
   float* hidden(int t) { return hidden_.data() + static_cast<size_t>(t) * hidden_stride_; }
   float* query(int t) { return query_.data() + static_cast<size_t>(t) * query_stride_; }
