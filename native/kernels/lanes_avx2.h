@@ -113,7 +113,7 @@ inline __m256i broadcast4(const void* p) {
 // Tokens that share one pass over a tile: with more, accumulators would not stay in the sixteen registers.
 constexpr int kTokensPerPass = 2;
 // From so many tokens on, unpacking a tile to 16-bit integers once is cheaper (docs/performance.md).
-constexpr int kMinPanelTokens = 8;
+constexpr int kMinPanelTokens = 16;
 constexpr int kTokensPerPanelPass = 4;
 
 constexpr int kHeadsPerPass = 2;  // query heads that share one pass over keys and values

@@ -83,30 +83,33 @@ TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, 
 }
 
 void TileForward::run(const Worker& worker, const Batch& batch) noexcept {
+  // Each stage ends at a barrier; who waits there brings near what it reads next.
+  const auto first_of = [&](const Matrix& matrix) { return matrix.parts[static_cast<size_t>(worker.index)].tiles; };
+  const auto& layers = weights_.layers();
   worker.enter(Stage::kEmbed);
   embed(worker, batch);
-  worker.sync();
+  worker.sync(first_of(layers.front().q_proj));
   for (int i = 0; i < config_.num_layers; ++i) {
-    const LayerWeights& layer = weights_.layers()[static_cast<size_t>(i)];
+    const LayerWeights& layer = layers[static_cast<size_t>(i)];
     worker.enter(Stage::kQkv);
     qkv_stage(worker, batch, i);
     worker.sync();
     worker.enter(Stage::kAttention);
     attention_stage(worker, batch, i);
-    worker.sync();
+    worker.sync(first_of(layer.o_proj));
     worker.enter(Stage::kOutput);
     output_stage(worker, batch, layer);
-    worker.sync();
+    worker.sync(first_of(layer.gate_proj));
     worker.enter(Stage::kGateUp);
     gate_up_stage(worker, batch, layer);
-    worker.sync();
+    worker.sync(first_of(layer.down_proj));
     worker.enter(Stage::kDown);
     down_stage(worker, batch, layer);
-    worker.sync();
+    worker.sync(first_of(i + 1 < config_.num_layers ? layers[static_cast<size_t>(i) + 1].q_proj : weights_.output()));
   }
   worker.enter(Stage::kLogits);
   if (batch.num_logits > 0) logits_stage(worker, batch);
-  worker.sync();
+  worker.sync(first_of(layers.front().q_proj));
 }
 
 template <class Source>

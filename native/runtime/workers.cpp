@@ -42,12 +42,19 @@ void relax() {
 
 }  // namespace
 
-bool Barrier::spin(uint32_t phase) const noexcept {
+bool Barrier::spin(uint32_t phase, const uint8_t* ahead) const noexcept {
+  constexpr int kLine = 64;
+  const uint8_t* const end = ahead == nullptr ? nullptr : ahead + kAheadBytes;
   const auto start = std::chrono::steady_clock::now();
   do {
     for (int looks = 32; looks > 0; --looks) {  // about a microsecond
       if (has_ended(phase)) return true;
-      relax();
+      if (ahead != end) {
+        __builtin_prefetch(ahead);
+        ahead += kLine;
+      } else {
+        relax();
+      }
     }
   } while (std::chrono::steady_clock::now() - start < kPatience);
   return false;
@@ -69,8 +76,8 @@ bool Barrier::yield(uint32_t phase) noexcept {
   return has_ended(phase);
 }
 
-void Barrier::await_end(uint32_t phase) noexcept {
-  if (crowded_ ? yield(phase) : spin(phase)) return;
+void Barrier::await_end(uint32_t phase, const uint8_t* ahead) noexcept {
+  if (crowded_ ? yield(phase) : spin(phase, ahead)) return;
   while (!has_ended(phase)) {
     uint32_t seen = phase;
     if (phase_.compare_exchange_strong(seen, phase | kSleepers) || seen == (phase | kSleepers)) park(phase_, phase | kSleepers);

@@ -24,9 +24,10 @@ class Barrier {
   // `crowded`: more parties than processors to run them.
   Barrier(int parties, bool crowded) : parties_(parties), crowded_(crowded) {}
 
-  void wait() noexcept {
+  // `ahead`: memory that the caller reads next; while it waits it brings the first of it near. May be null.
+  void wait(const uint8_t* ahead = nullptr) noexcept {
     const uint32_t phase = phase_.load(std::memory_order_relaxed) & ~kSleepers;
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < parties_) return await_end(phase);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < parties_) return await_end(phase, ahead);
     arrived_.store(0, std::memory_order_relaxed);
     if (phase_.exchange(phase + 2, std::memory_order_acq_rel) & kSleepers) unpark_all(phase_);
   }
@@ -36,11 +37,12 @@ class Barrier {
   static constexpr std::chrono::microseconds kPatience{50};
   static constexpr std::chrono::microseconds kSlowYield{500};  // the others need less to get to the barrier
   static constexpr int kWaitsAfterSlowYield = 4000;  // a few steps: one lost time slice in so many is bearable
+  static constexpr int kAheadBytes = 16 * 1024;  // half of the nearest cache of most processors
   static constexpr uint32_t kSleepers = 1;  // in phase_: someone sleeps, or is about to
 
   bool has_ended(uint32_t phase) const noexcept { return (phase_.load(std::memory_order_acquire) & ~kSleepers) != phase; }
-  void await_end(uint32_t phase) noexcept;
-  bool spin(uint32_t phase) const noexcept;  // these two tell whether the phase ended within kPatience
+  void await_end(uint32_t phase, const uint8_t* ahead) noexcept;
+  bool spin(uint32_t phase, const uint8_t* ahead) const noexcept;  // these two tell whether the phase ended within kPatience
   bool yield(uint32_t phase) noexcept;
 
   const int parties_;
@@ -57,11 +59,12 @@ struct Worker {
   Barrier* barrier;
   Profile* profile = nullptr;  // of worker 0, while somebody profiles
 
-  void sync() const noexcept {
+  // Meets the other workers; `ahead` as in Barrier::wait.
+  void sync(const uint8_t* ahead = nullptr) const noexcept {
     if (profile == nullptr)
-      barrier->wait();
+      barrier->wait(ahead);
     else
-      profile->wait([this] { barrier->wait(); });
+      profile->wait([this, ahead] { barrier->wait(ahead); });
   }
   // What follows is work of `stage`.
   void enter(Stage stage) const noexcept {
