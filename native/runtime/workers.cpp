@@ -60,19 +60,8 @@ bool Barrier::spin(uint32_t phase, const uint8_t* ahead) const noexcept {
   return false;
 }
 
-bool Barrier::yield(uint32_t phase) noexcept {
-  if (const int left = waits_without_yield_.load(std::memory_order_relaxed); left > 0) {
-    waits_without_yield_.store(left - 1, std::memory_order_relaxed);
-    return false;
-  }
-  const auto start = std::chrono::steady_clock::now();
-  auto now = start;
-  while (now - start < kPatience) {
-    if (has_ended(phase)) return true;
-    std::this_thread::yield();
-    const auto before = std::exchange(now, std::chrono::steady_clock::now());
-    if (now - before > kSlowYield) waits_without_yield_.store(kWaitsAfterSlowYield, std::memory_order_relaxed);
-  }
+bool Barrier::yield(uint32_t phase) const noexcept {
+  for (int i = 0; i < kYields && !has_ended(phase); ++i) std::this_thread::yield();
   return has_ended(phase);
 }
 

@@ -17,8 +17,7 @@ namespace ultrafast {
 
 // Sense-reversing barrier. The others arrive within microseconds as a rule, so waiters look again and again. Whoever has looked
 // for kPatience in vain sleeps: some worker is not running, and another program may have the time. Where workers outnumber
-// processors, waiters yield instead of looking on: that brings the others on three times as quickly as sleeping does. But a
-// program that competes takes a whole time slice at each yield, so after one that was slow the next waits sleep at once.
+// processors, waiters yield a few times instead of looking on: that brings the others on three times as quickly as sleeping does.
 class Barrier {
  public:
   // `crowded`: more parties than processors to run them.
@@ -35,21 +34,19 @@ class Barrier {
  private:
   // 99 in 100 waits of decode steps end within it (docs/performance.md).
   static constexpr std::chrono::microseconds kPatience{50};
-  static constexpr std::chrono::microseconds kSlowYield{500};  // the others need less to get to the barrier
-  static constexpr int kWaitsAfterSlowYield = 4000;  // a few steps: one lost time slice in so many is bearable
+  static constexpr int kYields = 16;
   static constexpr int kAheadBytes = 16 * 1024;  // half of the nearest cache of most processors
   static constexpr uint32_t kSleepers = 1;  // in phase_: someone sleeps, or is about to
 
   bool has_ended(uint32_t phase) const noexcept { return (phase_.load(std::memory_order_acquire) & ~kSleepers) != phase; }
   void await_end(uint32_t phase, const uint8_t* ahead) noexcept;
-  bool spin(uint32_t phase, const uint8_t* ahead) const noexcept;  // these two tell whether the phase ended within kPatience
-  bool yield(uint32_t phase) noexcept;
+  bool spin(uint32_t phase, const uint8_t* ahead) const noexcept;  // these two tell whether the phase ended meanwhile
+  bool yield(uint32_t phase) const noexcept;
 
   const int parties_;
   const bool crowded_;
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};  // counts in twos
-  alignas(64) std::atomic<int> waits_without_yield_{0};
 };
 
 // One per worker, handed to every function that runs on the pool.
