@@ -89,6 +89,57 @@ const uint8_t* read_rotated_rows(const ModelConfig& config, const FileTensor& te
   return gathered.data();
 }
 
+// An arena for each worker, and in it the place of everything that the worker will read.
+std::vector<Arena> reserve(const std::vector<Stream>& plan, int num_workers) {
+  std::vector<Arena> arenas;
+  for (const Stream& stream : plan)
+    for (const Repack& item : stream.items) {
+      item.matrix->unit = stream.unit;
+      item.matrix->unit_stride = stream.stride();
+    }
+  for (int w = 0; w < num_workers; ++w) {
+    size_t bytes = 0;
+    for (const Stream& stream : plan) bytes += stream.bytes(w);
+    arenas.emplace_back(bytes, true);
+    if (bytes == 0) continue;  // more workers than row groups
+    const uint8_t* next = arenas.back().data();
+    for (const Stream& stream : plan) {
+      const uint8_t* first = next;
+      for (const Repack& item : stream.items) {
+        item.matrix->parts[static_cast<size_t>(w)].tiles = first;
+        first += static_cast<size_t>(stream.unit) * group_bytes(item.matrix->kind, item.matrix->cols);
+      }
+      next += stream.bytes(w);
+    }
+  }
+  return arenas;
+}
+
+// Every worker repacks what it will read, so that it is the first to touch its memory. Throws FileEnded.
+void repack(const ModelConfig& config, const std::vector<Stream>& plan, const std::vector<Arena>& arenas, Workers& workers) {
+  std::atomic<bool> complete{true};
+  workers.run([&](const Worker& worker) {
+    uint8_t* arena = arenas[static_cast<size_t>(worker.index)].data();
+    std::vector<uint8_t> scratch, gathered;
+    for (const Stream& stream : plan)
+      for (const Repack& item : stream.items) {
+        const Matrix& matrix = *item.matrix;
+        const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
+        for (int g = part.first_group; g < part.last_group; ++g) {
+          const int first = g * kLanes, count = std::min(kLanes, matrix.rows - first);
+          const uint8_t* rows = item.rotated ? read_rotated_rows(config, *item.source, first, count, scratch, gathered)
+                                             : read_rows(*item.source, first, count, scratch);
+          if (rows == nullptr) {
+            complete = false;
+            return;
+          }
+          repack_rows(item.source->type, rows, count, matrix.cols, arena + (matrix.group(part, g - part.first_group) - arena));
+        }
+      }
+  });
+  if (!complete) throw FileEnded();
+}
+
 }  // namespace
 
 void Matrix::dequantize_row(int row, float* out) const {
@@ -158,44 +209,8 @@ Weights::Weights(const ModelConfig& config, const FileTensors& tensors, Workers&
       if (tied_ || item.matrix != &embedding_)
         bytes_per_token_ += static_cast<size_t>(item.matrix->num_groups()) * group_bytes(item.matrix->kind, item.matrix->cols);
 
-  for (int w = 0; w < workers.count(); ++w) {  // reserve on this thread, where a failure may throw
-    size_t bytes = 0;
-    for (const Stream& stream : plan) bytes += stream.bytes(w);
-    arenas_.emplace_back(bytes, true);
-    const uint8_t* next = arenas_.back().data();
-    for (const Stream& stream : plan) {
-      const uint8_t* first = next;
-      for (const Repack& item : stream.items) {
-        Matrix& matrix = *item.matrix;
-        matrix.unit = stream.unit;
-        matrix.unit_stride = stream.stride();
-        matrix.parts[static_cast<size_t>(w)].tiles = first;
-        first += static_cast<size_t>(stream.unit) * group_bytes(matrix.kind, matrix.cols);
-      }
-      next += stream.bytes(w);
-    }
-  }
-  std::atomic<bool> complete{true};
-  workers.run([&](const Worker& worker) {
-    uint8_t* arena = arenas_[static_cast<size_t>(worker.index)].data();
-    std::vector<uint8_t> scratch, gathered;
-    for (const Stream& stream : plan)
-      for (const Repack& item : stream.items) {
-        const Matrix& matrix = *item.matrix;
-        const Matrix::Part& part = matrix.parts[static_cast<size_t>(worker.index)];
-        for (int g = part.first_group; g < part.last_group; ++g) {
-          const int first = g * kLanes, count = std::min(kLanes, matrix.rows - first);
-          const uint8_t* rows = item.rotated ? read_rotated_rows(config, *item.source, first, count, scratch, gathered)
-                                             : read_rows(*item.source, first, count, scratch);
-          if (rows == nullptr) {
-            complete = false;
-            return;
-          }
-          repack_rows(item.source->type, rows, count, matrix.cols, arena + (matrix.group(part, g - part.first_group) - arena));
-        }
-      }
-  });
-  if (!complete) throw FileEnded();
+  arenas_ = reserve(plan, workers.count());
+  repack(config, plan, arenas_, workers);
 }
 
 }  // namespace ultrafast
