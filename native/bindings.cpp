@@ -246,7 +246,9 @@ NB_MODULE(_native, m) {
       "matmul_speed",
       [](const std::string& isa, int type, int cols, int tokens, const std::vector<int>& cpus) {
         const KernelTable& kernels = checked_kernels(isa);
-        require(is_supported_type(type) && cols > 0 && cols % kBlock == 0 && tokens > 0 && !cpus.empty(), "bad sizes");
+        require(tokens > 0 && !cpus.empty(), "bad sizes");
+        checked_tensor("matrix", type, kLanes, cols);
+        require(cols % kBlock == 0, "matrix: columns are not a multiple of " + std::to_string(kBlock));
         nb::gil_scoped_release release;
         Workers workers(cpus);
         return matmul_speed(workers, kernels, tile_kind(type), cols, tokens);

@@ -80,19 +80,19 @@ struct ActRow {
 };
 
 struct AttentionChunk {
-  const float* q = nullptr;     // [num_q][head_dim], scaled: query heads that share this KV head
+  const float* q = nullptr;       // [num_q][head_dim], scaled: query heads that share this KV head
   int num_q = 0;
   int head_dim = 0;
-  int padded_dim = 0;     // head_dim rounded up to 16: row length of v and acc
-  const uint16_t* k = nullptr;  // f16 [kKvBlock / 16][head_dim][16]: transposed in groups of 16 positions
-  const uint16_t* v = nullptr;  // f16 [kKvBlock][padded_dim]
-  int first = 0;          // valid positions: [first, length), 0 <= first < length <= kKvBlock
+  int padded_dim = 0;             // head_dim rounded up to 16: row length of v and acc
+  const uint16_t* k = nullptr;    // f16 [kKvBlock / 16][head_dim][16]: transposed in groups of 16 positions
+  const uint16_t* v = nullptr;    // f16 [kKvBlock][padded_dim]
+  int first = 0;                  // valid positions: [first, length), 0 <= first < length <= kKvBlock
   int length = 0;
-  const uint16_t* next = nullptr;  // k and v of the chunk that this worker reads next, brought near meanwhile; may be null
+  const uint16_t* next = nullptr; // k and v of the chunk that this worker reads next, brought near meanwhile; may be null
   // Results for this chunk alone: softmax numerators relative to the chunk's own maximum.
-  float* max = nullptr;         // [num_q]
-  float* sum = nullptr;         // [num_q]
-  float* acc = nullptr;         // [num_q][padded_dim]
+  float* max = nullptr;           // [num_q]
+  float* sum = nullptr;           // [num_q]
+  float* acc = nullptr;           // [num_q][padded_dim]
 };
 
 struct KernelTable {

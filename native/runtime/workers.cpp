@@ -1,7 +1,5 @@
 #include "runtime/workers.h"
 
-#include <utility>
-
 #ifdef __linux__
 #include <pthread.h>
 #include <sched.h>

@@ -20,6 +20,7 @@ from ultrafast.bench.samples import Samples
 from ultrafast.engine import native
 from ultrafast.engine.engine import Engine
 from ultrafast.engine.native import Profile, ReadSpeed, StageTime
+from ultrafast.models.ggml_type import GgmlType
 from ultrafast.types import GenerateRequest
 
 
@@ -208,3 +209,9 @@ def test_a_real_engine(tiny_model_path: Path) -> None:
     assert result.profile.steps > 0
     assert {"qkv", "attention", "gate_up", "logits", "sampling"} <= set(result.profile.stages)
     assert result.profile_s > sum(time.work_s + time.wait_s for time in result.profile.stages.values()) > 0
+
+
+def test_the_matrix_kernel_is_not_timed_on_a_part_of_a_block() -> None:
+    # 640 columns are two and a half blocks of Q4_K: the kernel would read past the weights.
+    with pytest.raises(ValueError, match="multiple of 256"):
+        native.matmul_speed(isa="scalar", type=int(GgmlType.Q4_K), cols=640, tokens=1, threads=1)

@@ -81,12 +81,9 @@ class MachineSpeed:
         """Multiply-adds per second when ``tokens`` share each load of a weight."""
         if tokens not in self._matmul:
             engine = self._engine
+            file_type, cols = _main_matrix(engine)
             self._matmul[tokens] = native.matmul_speed(
-                isa=engine.isa,
-                type=_main_type(engine),
-                cols=engine.shape.hidden_size,
-                tokens=tokens,
-                threads=engine.threads,
+                isa=engine.isa, type=file_type, cols=cols, tokens=tokens, threads=engine.threads
             )
         return self._matmul[tokens]
 
@@ -105,12 +102,13 @@ class MachineSpeed:
         return Bound(work.bytes / self.read.bytes_per_s, arithmetic_s)
 
 
-def _main_type(engine: Engine) -> int:
-    """The tensor type that most bytes of the layers have."""
-    by_type: dict[int, int] = {}
+def _main_matrix(engine: Engine) -> tuple[int, int]:
+    """The tensor type and the columns that most bytes of the layers' matrices have together."""
+    sizes: dict[tuple[int, int], int] = {}
     with GgufFile(engine.path) as file:
-        for name, _, _ in engine.shape.tensor_names():
-            tensor = file.tensors[name]
-            if name.startswith("blk."):
-                by_type[int(tensor.type)] = by_type.get(int(tensor.type), 0) + tensor.nbytes
-    return max(by_type, key=by_type.__getitem__)
+        for name, rows, cols in engine.shape.tensor_names():
+            if name.startswith("blk.") and rows > 1:
+                tensor = file.tensors[name]
+                key = int(tensor.type), cols
+                sizes[key] = sizes.get(key, 0) + tensor.nbytes
+    return max(sizes, key=sizes.__getitem__)

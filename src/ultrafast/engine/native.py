@@ -87,7 +87,7 @@ def matmul_speed(*, isa: str, type: int, cols: int, tokens: int, threads: int) -
     Args:
         isa: not the reference, which has no such kernel.
         type: tensor type of the file.
-        cols: inputs of a row, a multiple of 32.
+        cols: inputs of a row, a multiple of 32 and of the type's block.
         tokens: computed in one call.
     """
     return _native.matmul_speed(isa, type, cols, tokens, worker_cpus(threads))
