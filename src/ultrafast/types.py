@@ -43,11 +43,23 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """What a client asked, ready for the engine: immutable."""
+    """What a client asked, ready for the engine: immutable.
+
+    Attributes:
+        tier: the tier asked for, by its own name.
+        overflow: what to do when that tier is full (`engine.tiers.Overflow`); ``None``: as the tier is configured.
+        prediction: token ids that the output probably has, in this order: a draft.
+        cache_salt: requests share KV prefixes and drafts only with requests of the same salt.
+        deadline_s: seconds after arrival at which the request ends, with what it has by then.
+    """
 
     prompt_ids: Sequence[int]
     params: SamplingParams
     tier: str = "default"
+    overflow: str | None = None
+    prediction: Sequence[int] = ()
+    cache_salt: str = ""
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +83,19 @@ class TokenDelta:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one request."""
+    """Token counts of one request.
+
+    Attributes:
+        cached_tokens: of the prompt, whose keys and values were there already.
+        accepted_draft_tokens: of the output, that came from a verified draft.
+        rejected_draft_tokens: drafted and computed, but not what the model says.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    accepted_draft_tokens: int = 0
+    rejected_draft_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
