@@ -11,7 +11,7 @@ ULTRAFAST, FAST, DEFAULT, FLEX = TIERS = ("ultrafast", "fast", "default", "flex"
 
 
 class Overflow(StrEnum):
-    """What happens to a request whose tier is full. A request may narrow its tier's policy: towards the end of this list."""
+    """What happens to a request whose tier is full. A request may narrow its tier's policy: down this list."""
 
     DEFAULT = "default"  # served and billed as `default`, and echoed so
     QUEUE = "queue"  # waits for its tier, at most `TierPolicy.queue_timeout_s`, then 429
@@ -23,7 +23,7 @@ class TierPolicy:
     """How one tier of one model is served.
 
     Attributes:
-        slots: requests of the tier that run at once. Those of ``ultrafast`` are reserved for it; the others share theirs.
+        slots: requests of the tier that run at once. Those of ``ultrafast`` are reserved; the others share theirs.
         queue: requests that may wait for a slot; past that, 429.
         overflow: for requests that find no free slot.
         queue_timeout_s: seconds that a request waits under `Overflow.QUEUE`.
