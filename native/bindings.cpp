@@ -130,7 +130,12 @@ class Model {
     decoder_ = std::make_unique<Decoder>(std::move(forward), kernels, *workers_, config.vocab_size, max_rows);
   }
 
-  int run(const std::vector<std::pair<Sequence*, int>>& burst, int max_steps, double time_limit_s) {
+  // Returns the steps finished and whether the lane is suspended now. The caller keeps the sequences of a suspended lane alive.
+  std::pair<int, bool> run(int lane_number, const std::vector<std::pair<Sequence*, int>>& burst, int max_steps, double time_limit_s,
+                           bool slice) {
+    const Lane lane = checked_lane(lane_number);
+    require(!decoder_->is_suspended(lane), "the lane is suspended; resume it first");
+    const BurstLimits limits = checked_limits(max_steps, time_limit_s, slice);
     std::vector<BurstEntry> entries;
     int64_t rows = 0;
     for (const auto& [sequence, chunk] : burst) {
@@ -142,9 +147,18 @@ class Model {
     }
     require(rows <= decoder_->max_rows(), "too many tokens in a burst");
     require(static_cast<int>(entries.size()) <= max_logits_, "too many sequences in a burst");
-    require(max_steps > 0 && time_limit_s >= 0.0 && time_limit_s < 1e6, "bad burst limits");
     nb::gil_scoped_release release;
-    return decoder_->run(entries, {max_steps, std::chrono::nanoseconds(static_cast<int64_t>(time_limit_s * 1e9))});
+    const int steps = decoder_->run(lane, entries, limits);
+    return {steps, decoder_->is_suspended(lane)};
+  }
+
+  std::pair<int, bool> resume(int lane_number, int max_steps, double time_limit_s, bool slice) {
+    const Lane lane = checked_lane(lane_number);
+    require(decoder_->is_suspended(lane), "the lane is not suspended");
+    const BurstLimits limits = checked_limits(max_steps, time_limit_s, slice);
+    nb::gil_scoped_release release;
+    const int steps = decoder_->resume(lane, limits);
+    return {steps, decoder_->is_suspended(lane)};
   }
 
   FloatMatrix all_logits(Sequence& sequence, int chunk) {
@@ -164,7 +178,15 @@ class Model {
     }
   }
 
+  void copy_block(int source, int target) {
+    for (const int block : {source, target}) require(block >= 0 && block < num_blocks_, "KV block out of range");
+    require(source != target, "a KV block cannot be copied to itself");
+    nb::gil_scoped_release release;
+    decoder_->forward().copy_block(source, target);
+  }
+
   void interrupt() { decoder_->interrupt(); }
+  void preempt() { decoder_->preempt(); }
 
   // What the profile has gathered since it was switched on: [(stage, work ns, wait ns)], steps. Then a new one, or none.
   std::pair<std::vector<std::tuple<std::string, int64_t, int64_t>>, int64_t> profile(bool on) {
@@ -183,6 +205,15 @@ class Model {
   int num_pinned() const { return workers_->pinned(); }
 
  private:
+  static Lane checked_lane(int lane) {
+    require(lane >= 0 && lane < kNumLanes, "no such lane");
+    return static_cast<Lane>(lane);
+  }
+  static BurstLimits checked_limits(int max_steps, double time_limit_s, bool slice) {
+    require(max_steps > 0 && time_limit_s >= 0.0 && time_limit_s < 1e6, "bad burst limits");
+    return {max_steps, std::chrono::nanoseconds(static_cast<int64_t>(time_limit_s * 1e9)), slice};
+  }
+
   // Everything that native code will index with: token ids, and blocks for `positions` positions.
   void check(const Sequence& s, int64_t positions) const {
     require(positions <= max_context_, "sequence is longer than the context");
@@ -297,7 +328,12 @@ NB_MODULE(_native, m) {
           "min_p"_a = 0.0f, "repetition_penalty"_a = 1.0f, "presence_penalty"_a = 0.0f, "frequency_penalty"_a = 0.0f,
           "logit_bias"_a = std::vector<std::pair<int32_t, float>>{}, "seed"_a = 0, "num_logprobs"_a = -1)
       .def_rw("block_table", &Sequence::block_table)
-      .def_prop_ro("num_computed", [](const Sequence& s) { return s.num_computed; })
+      .def_prop_rw(
+          "num_computed", [](const Sequence& s) { return s.num_computed; },
+          [](Sequence& s, int count) {
+            require(count >= 0 && count < static_cast<int>(s.tokens.size()), "the last token must still be computed");
+            s.num_computed = count;
+          })
       .def_prop_ro("num_pending", &Sequence::num_pending)
       .def_prop_ro("num_output", &Sequence::num_output)
       .def_prop_ro("finish", [](const Sequence& s) { return static_cast<int>(s.finish); })
@@ -313,10 +349,13 @@ NB_MODULE(_native, m) {
   nb::class_<Model>(m, "Model")
       .def(nb::init<ModelConfig, int, const Model::TensorArgs&, const std::string&, std::vector<int>, int, int, int, int>(), "config"_a, "fd"_a,
            "tensors"_a, nb::kw_only(), "isa"_a, "cpus"_a, "num_blocks"_a, "max_rows"_a, "max_logits"_a, "max_context"_a)
-      .def("run", &Model::run, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a)
+      .def("run", &Model::run, "lane"_a, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a, "slice"_a = false)
+      .def("resume", &Model::resume, "lane"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a, "slice"_a = false)
       .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)
       .def("release_blocks", &Model::release_blocks, "blocks"_a)
+      .def("copy_block", &Model::copy_block, "source"_a, "target"_a)
       .def("interrupt", &Model::interrupt)
+      .def("preempt", &Model::preempt)
       .def("profile", &Model::profile, "on"_a)
       .def_prop_ro("bytes_per_token", &Model::bytes_per_token)
       .def_prop_ro("num_pinned", &Model::num_pinned);

@@ -22,33 +22,31 @@ Decoder::Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, W
       max_rows_(max_rows),
       scratch_(static_cast<size_t>(workers.count())) {}
 
-bool Decoder::build_batch(const std::vector<BurstEntry>& entries) {
-  batch_.rows.clear();
-  sampled_.clear();
-  for (const BurstEntry& entry : entries) {
+bool Decoder::build(Step& step) {
+  step.batch.clear();
+  step.sampled.clear();
+  for (const BurstEntry& entry : step.entries) {
     Sequence& s = *entry.sequence;
     if (s.finish != Finish::kNone) continue;
     const int count = std::min(s.num_pending(), entry.prefill_chunk);
     for (int i = 0; i < count; ++i) {
       const int position = s.num_computed + i;
       const bool is_last = position + 1 == static_cast<int>(s.tokens.size());
-      int32_t logits_row = -1;
       if (is_last && s.max_tokens > 0) {
-        logits_row = static_cast<int32_t>(sampled_.size());
-        sampled_.push_back(&s);
+        step.batch.logits_rows.push_back(static_cast<int>(step.batch.rows.size()));
+        step.sampled.push_back(&s);
       }
-      batch_.rows.push_back({s.tokens[static_cast<size_t>(position)], position, s.block_table.data(), logits_row});
+      step.batch.rows.push_back({s.tokens[static_cast<size_t>(position)], position, s.block_table.data()});
     }
     s.num_computed += count;
   }
-  batch_.num_logits = static_cast<int>(sampled_.size());
-  return !batch_.rows.empty();
+  return !step.batch.rows.empty();
 }
 
-void Decoder::sample(const Worker& worker) {
+void Decoder::sample(const Worker& worker, const Step& step) {
   Scratch& scratch = scratch_[static_cast<size_t>(worker.index)];
-  for (size_t i = static_cast<size_t>(worker.index); i < sampled_.size(); i += static_cast<size_t>(worker.count)) {
-    Sequence& s = *sampled_[i];
+  for (size_t i = static_cast<size_t>(worker.index); i < step.sampled.size(); i += static_cast<size_t>(worker.count)) {
+    Sequence& s = *step.sampled[i];
     const float* logits = forward_->logits(static_cast<int>(i));
     const int32_t token = s.sampler.pick(kernels_, logits, vocab_size_, s.tokens.size(), scratch.weights, scratch.order);
     if (s.sampler.params().num_logprobs >= 0)
@@ -62,44 +60,66 @@ void Decoder::sample(const Worker& worker) {
   }
 }
 
-int Decoder::run(const std::vector<BurstEntry>& entries, const BurstLimits& limits) {
-  interrupted_.store(false, std::memory_order_relaxed);
+int Decoder::run(Lane lane, const std::vector<BurstEntry>& entries, const BurstLimits& limits) {
+  Step& step = steps_[static_cast<size_t>(lane)];
+  step.entries = entries;
+  return build(step) ? go_on(lane, limits) : 0;
+}
+
+int Decoder::resume(Lane lane, const BurstLimits& limits) { return is_suspended(lane) ? go_on(lane, limits) : 0; }
+
+int Decoder::go_on(Lane lane, const BurstLimits& limits) {
+  Step& step = steps_[static_cast<size_t>(lane)];
   const auto deadline = std::chrono::steady_clock::now() + limits.time_limit;
+  const auto is_late = [&] { return std::chrono::steady_clock::now() >= deadline; };
+  const Pause pause = [&, may = lane == Lane::kShared] {
+    return may && (preempted_.load(std::memory_order_relaxed) || (limits.slice && is_late()));
+  };
+  forward_->select(lane);
   int steps = 0;
-  bool go_on = build_batch(entries);
+  bool more = true;
   workers_.run([&](Worker worker) {
     if (profile_ && worker.index == 0) {
       worker.profile = &*profile_;
       worker.profile->start(Stage::kBetween);
     }
-    while (go_on) {
-      forward_->run(worker, batch_);
-      worker.enter(Stage::kSampling);
-      sample(worker);
-      worker.sync();
-      worker.enter(Stage::kBetween);
+    while (more) {
+      const bool finished = forward_->run(worker, step.batch, pause);
+      if (finished) {
+        worker.enter(Stage::kSampling);
+        sample(worker, step);
+        worker.sync();
+        worker.enter(Stage::kBetween);
+      }
       if (worker.index == 0) {  // the others wait at the next barrier
-        ++steps;
-        const bool first_token = std::any_of(sampled_.begin(), sampled_.end(), [](const Sequence* s) { return s->num_output() == 1; });
-        go_on = !first_token && steps < limits.max_steps && !interrupted_.load(std::memory_order_relaxed) &&
-                std::chrono::steady_clock::now() < deadline && build_batch(entries);
+        step.suspended = !finished;
+        if (finished) ++steps;
+        const auto is_first = [](const Sequence* s) { return s->num_output() == 1; };
+        more = finished && std::none_of(step.sampled.begin(), step.sampled.end(), is_first) && steps < limits.max_steps &&
+                !interrupted_.load(std::memory_order_relaxed) && !is_late() && build(step);
       }
       worker.sync();
     }
     if (worker.profile != nullptr) worker.profile->stop(steps);
   });
+  // Only now: a wish that came since the last look is granted by what follows, too.
+  interrupted_.store(false, std::memory_order_relaxed);
+  preempted_.store(false, std::memory_order_relaxed);
   return steps;
 }
 
 void Decoder::all_logits(Sequence& s, int chunk, float* out) {
   const auto total = static_cast<int>(s.tokens.size());
+  Batch batch;
+  forward_->select(Lane::kUrgent);
   while (s.num_computed < total) {
-    batch_.rows.clear();
+    batch.clear();
     const int count = std::min(chunk, total - s.num_computed), first = s.num_computed;
-    for (int i = 0; i < count; ++i)
-      batch_.rows.push_back({s.tokens[static_cast<size_t>(first + i)], first + i, s.block_table.data(), i});
-    batch_.num_logits = count;
-    workers_.run([&](const Worker& worker) { forward_->run(worker, batch_); });
+    for (int i = 0; i < count; ++i) {
+      batch.rows.push_back({s.tokens[static_cast<size_t>(first + i)], first + i, s.block_table.data()});
+      batch.logits_rows.push_back(i);
+    }
+    workers_.run([&](const Worker& worker) { forward_->run(worker, batch, [] { return false; }); });
     for (int i = 0; i < count; ++i)
       std::memcpy(out + static_cast<size_t>(first + i) * vocab_size_, forward_->logits(i), sizeof(float) * vocab_size_);
     s.num_computed += count;

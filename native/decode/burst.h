@@ -1,6 +1,7 @@
 // The native loop: several steps of forward pass, sampling and stop detection without returning to Python.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -42,7 +43,8 @@ struct BurstEntry {
 
 struct BurstLimits {
   int max_steps;
-  std::chrono::nanoseconds time_limit;  // checked between steps; one step is always made
+  std::chrono::nanoseconds time_limit;
+  bool slice = false;  // at the time limit, suspend the pass after its current layer; else the limit is looked at between steps
 };
 
 class Decoder {
@@ -51,14 +53,23 @@ class Decoder {
 
   // Runs steps until the limits, an interrupt, the end of every sequence, or the first output token of any: that one should
   // reach its client at once. Each step computes up to prefill_chunk pending tokens of every entry and samples where
-  // the last token was computed. The chunks together must not exceed max_rows. Returns the number of steps.
-  int run(const std::vector<BurstEntry>& entries, const BurstLimits& limits);
+  // the last token was computed. The chunks together must not exceed max_rows. Returns the number of steps finished.
+  // The lane must not be suspended; if it is afterwards, its entries must stay as they are until `resume` has finished the step.
+  int run(Lane lane, const std::vector<BurstEntry>& entries, const BurstLimits& limits);
+  // Goes on where a suspended lane stopped, like `run` from there.
+  int resume(Lane lane, const BurstLimits& limits);
+  bool is_suspended(Lane lane) const { return steps_[static_cast<size_t>(lane)].suspended; }
 
-  // Logits after every token of a fresh sequence: f32 [tokens][vocab], the tokens computed in chunks.
+  // Logits after every token of a fresh sequence: f32 [tokens][vocab], the tokens computed in chunks. No lane is suspended.
   void all_logits(Sequence& sequence, int chunk, float* out);
 
-  // Ends the running burst after its current step; a later burst is not affected. Callable from any thread.
+  // Ends the running burst after its current step, or the next one if none is running. Callable from any thread.
   void interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
+  // The same, but a burst of the shared lane is suspended after its current layer.
+  void preempt() {
+    preempted_.store(true, std::memory_order_relaxed);
+    interrupt();
+  }
 
   // Starts a new profile of the bursts to come, or, with `on` false, profiling no more. Not during a burst.
   void profile(bool on) { profile_ = on ? std::optional<Profile>(std::in_place) : std::nullopt; }
@@ -72,18 +83,25 @@ class Decoder {
     std::vector<float> weights;
     std::vector<int32_t> order;
   };
+  // What a lane computes at the moment.
+  struct Step {
+    std::vector<BurstEntry> entries;
+    Batch batch;
+    std::vector<Sequence*> sampled;  // sequence of each logits row
+    bool suspended = false;
+  };
 
-  bool build_batch(const std::vector<BurstEntry>& entries);
-  void sample(const Worker& worker);
+  bool build(Step& step);
+  int go_on(Lane lane, const BurstLimits& limits);
+  void sample(const Worker& worker, const Step& step);
 
   std::unique_ptr<Forward> forward_;
   const KernelTable& kernels_;
   Workers& workers_;
   const int vocab_size_;
   const int max_rows_;
-  std::atomic<bool> interrupted_{false};
-  Batch batch_;
-  std::vector<Sequence*> sampled_;  // sequence of each logits row
+  std::atomic<bool> interrupted_{false}, preempted_{false};
+  std::array<Step, kNumLanes> steps_;
   std::vector<Scratch> scratch_;    // one per worker
   std::optional<Profile> profile_;
 };

@@ -52,15 +52,17 @@ TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, 
       hidden_stride_(round_up(static_cast<size_t>(config.hidden_size), 16)),
       query_stride_(round_up(static_cast<size_t>(config.q_size()), 16)),
       logits_stride_(round_up(static_cast<size_t>(config.vocab_size), 16)),
-      hidden_(max_rows * hidden_stride_),
       query_(max_rows * query_stride_),
       attended_(max_rows * query_stride_),
-      angles_(static_cast<size_t>(max_rows) * config.rope_dim()),
-      local_angles_(config.local_rope_inv_freq.empty() ? 0 : angles_.size()),
-      added_(weights_.layers()[0].post_attn_norm.empty() ? 0 : hidden_.size()),
+      added_(weights_.layers()[0].post_attn_norm.empty() ? 0 : max_rows * hidden_stride_),
       logits_(max_logits * logits_stride_),
       inputs_(max_rows, widest_input(config)),
       ffn_(max_rows, config.intermediate_size) {
+  for (Pass& pass : passes_) {
+    pass.hidden.resize(max_rows * hidden_stride_);
+    pass.angles.resize(static_cast<size_t>(max_rows) * config.rope_dim());
+    if (!config.local_rope_inv_freq.empty()) pass.local_angles.resize(pass.angles.size());
+  }
   const auto partial = static_cast<size_t>(partial_size());
   const size_t one_row = static_cast<size_t>(max_context / kKvBlock + 1) * config.num_heads * partial;
   partials_.resize(std::max(one_row, size_t{1} << 18));
@@ -79,17 +81,19 @@ TileForward::TileForward(const ModelConfig& config, const FileTensors& tensors, 
                                                          std::vector<float>(products),
                                                          std::vector<float>(round_up(static_cast<size_t>(widest_input(config)), 16))}));
   }
-  logits_tokens_.resize(static_cast<size_t>(max_logits));
 }
 
-void TileForward::run(const Worker& worker, const Batch& batch) noexcept {
+bool TileForward::run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept {
   // Each stage ends at a barrier; who waits there brings near what it reads next.
   const auto first_of = [&](const Matrix& matrix) { return matrix.parts[static_cast<size_t>(worker.index)].tiles; };
   const auto& layers = weights_.layers();
-  worker.enter(Stage::kEmbed);
-  embed(worker, batch);
-  worker.sync(first_of(layers.front().q_proj));
-  for (int i = 0; i < config_.num_layers; ++i) {
+  const int first_layer = pass_->next_layer;
+  if (first_layer == 0) {
+    worker.enter(Stage::kEmbed);
+    embed(worker, batch);
+    worker.sync(first_of(layers.front().q_proj));
+  }
+  for (int i = first_layer; i < config_.num_layers; ++i) {
     const LayerWeights& layer = layers[static_cast<size_t>(i)];
     worker.enter(Stage::kQkv);
     qkv_stage(worker, batch, i);
@@ -105,11 +109,18 @@ void TileForward::run(const Worker& worker, const Batch& batch) noexcept {
     worker.sync(first_of(layer.down_proj));
     worker.enter(Stage::kDown);
     down_stage(worker, batch, layer);
-    worker.sync(first_of(i + 1 < config_.num_layers ? layers[static_cast<size_t>(i) + 1].q_proj : weights_.output()));
+    const bool is_last = i + 1 == config_.num_layers;
+    if (worker.index == 0) {
+      suspends_ = !is_last && pause();
+      pass_->next_layer = suspends_ ? i + 1 : 0;  // nobody reads it before the next run
+    }
+    worker.sync(first_of(is_last ? weights_.output() : layers[static_cast<size_t>(i) + 1].q_proj));
+    if (suspends_) return false;
   }
   worker.enter(Stage::kLogits);
-  if (batch.num_logits > 0) logits_stage(worker, batch);
+  if (batch.num_logits() > 0) logits_stage(worker, batch);
   worker.sync(first_of(layers.front().q_proj));
+  return true;
 }
 
 template <class Source>
@@ -157,9 +168,9 @@ void TileForward::embed(const Worker& worker, const Batch& batch) {
     const BatchRow& row = batch.rows[static_cast<size_t>(t)];
     weights_.embedding().dequantize_row(row.token, hidden(static_cast<int>(t)));
     if (config_.embedding_scale != 1.0f) kernels_.scale(hidden(static_cast<int>(t)), config_.embedding_scale, config_.hidden_size);
-    rope_angles(config_.rope_inv_freq, row.position, angles_.data() + t * config_.rope_dim());
-    if (!local_angles_.empty()) rope_angles(config_.local_rope_inv_freq, row.position, local_angles_.data() + t * config_.rope_dim());
-    if (row.logits_row >= 0) logits_tokens_[static_cast<size_t>(row.logits_row)] = static_cast<int>(t);
+    rope_angles(config_.rope_inv_freq, row.position, pass_->angles.data() + t * config_.rope_dim());
+    if (!pass_->local_angles.empty())
+      rope_angles(config_.local_rope_inv_freq, row.position, pass_->local_angles.data() + t * config_.rope_dim());
   }
 }
 
@@ -296,11 +307,11 @@ void TileForward::down_stage(const Worker& worker, const Batch& batch, const Lay
 void TileForward::logits_stage(const Worker& worker, const Batch& batch) {
   const Matrix& output = weights_.output();
   const bool quantized = is_quantized(output.kind);
-  const ActRow* x = prepare(worker, batch.num_logits, config_.hidden_size, weights_.output_norm().data(), quantized, !quantized,
-                            [&](int i) { return hidden(logits_tokens_[static_cast<size_t>(i)]); });
+  const ActRow* x = prepare(worker, batch.num_logits(), config_.hidden_size, weights_.output_norm().data(), quantized, !quantized,
+                            [&](int i) { return hidden(batch.logits_rows[static_cast<size_t>(i)]); });
   const Matrix::Part& part = output.parts[static_cast<size_t>(worker.index)];
   if (part.last_group > part.first_group)
-    kernels_.matmul[static_cast<int>(output.kind)](part.tiles, part.last_group - part.first_group, output.cols, x, batch.num_logits,
+    kernels_.matmul[static_cast<int>(output.kind)](part.tiles, part.last_group - part.first_group, output.cols, x, batch.num_logits(),
                                                    logits_.data() + part.first_group * kLanes, static_cast<ptrdiff_t>(logits_stride_));
 }
 

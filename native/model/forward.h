@@ -1,6 +1,7 @@
 // The decoder's forward pass over tiles: a short list of fused stages per layer, with a barrier after each.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -28,12 +29,21 @@ class TileForward final : public Forward {
   TileForward(const ModelConfig& config, const FileTensors& tensors, const KernelTable& kernels, Workers& workers, int num_blocks,
               int max_rows, int max_logits, int max_context);
 
-  void run(const Worker& worker, const Batch& batch) noexcept override;
+  void select(Lane lane) override { pass_ = &passes_[static_cast<size_t>(lane)]; }
+  bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override;
   const float* logits(int row) const override { return logits_.data() + static_cast<size_t>(row) * logits_stride_; }
   void release_block(int block) override { kv_.release(block); }
+  void copy_block(int source, int target) override { kv_.copy(source, target); }
   size_t bytes_per_token() const override { return weights_.bytes_per_token(); }
 
  private:
+  // All that outlives a layer, hence what a suspended pass keeps.
+  struct Pass {
+    std::vector<float> hidden;        // [max_rows][hidden_stride]   residual stream
+    std::vector<float> angles;        // [max_rows][rope_dim]        cos, sin
+    std::vector<float> local_angles;  // the same of local layers, where there are any
+    int next_layer = 0;               // 0: none is suspended
+  };
   // What one worker writes in private.
   struct Scratch {
     Activations inputs;          // up to kPrivateTokens tokens, prepared by every worker for itself
@@ -67,10 +77,10 @@ class TileForward final : public Forward {
   void finish_head(int t, int head, const float* acc, float sum);
   int64_t partial_size() const { return 2 + config_.padded_dim(); }  // floats per head and chunk: max, sum, then acc
 
-  float* hidden(int t) { return hidden_.data() + static_cast<size_t>(t) * hidden_stride_; }
+  float* hidden(int t) { return pass_->hidden.data() + static_cast<size_t>(t) * hidden_stride_; }
   float* query(int t) { return query_.data() + static_cast<size_t>(t) * query_stride_; }
   const float* angles(int layer, int t) const {
-    return (config_.is_local(layer) ? local_angles_ : angles_).data() + static_cast<size_t>(t) * config_.rope_dim();
+    return (config_.is_local(layer) ? pass_->local_angles : pass_->angles).data() + static_cast<size_t>(t) * config_.rope_dim();
   }
   float* attended(int t) { return attended_.data() + static_cast<size_t>(t) * query_stride_; }
   Scratch& scratch(const Worker& worker) { return *scratch_[static_cast<size_t>(worker.index)]; }
@@ -81,18 +91,17 @@ class TileForward final : public Forward {
   KvCache kv_;
   const int qkv_unit_;            // row groups of Q and K that are worked on together: whole heads, where these have norms
   const size_t hidden_stride_, query_stride_, logits_stride_;
-  std::vector<float> hidden_;     // [max_rows][hidden_stride]   residual stream
+  std::array<Pass, kNumLanes> passes_;
+  Pass* pass_ = &passes_[0];
+  bool suspends_ = false;         // written by worker 0 before the barrier at a layer's end, read by all after it
   std::vector<float> query_;      // [max_rows][query_stride]    rotated and scaled
   std::vector<float> attended_;   // [max_rows][query_stride]
-  std::vector<float> angles_;     // [max_rows][rope_dim]        cos, sin
-  std::vector<float> local_angles_;  // the same of local layers, where there are any
   std::vector<float> added_;      // [max_rows][hidden_stride]   of layers with norms on what they add
   std::vector<float> logits_;     // [max_logits][logits_stride]
   std::vector<float> partials_;   // attention of single chunks, see attention_stage
   Activations inputs_;            // [max_rows] shared inputs, when tokens are many
   Activations ffn_;               // [max_rows] inputs of down_proj
   std::vector<std::unique_ptr<Scratch>> scratch_;
-  std::vector<int> logits_tokens_;  // batch row of each logits row
 };
 
 }  // namespace ultrafast

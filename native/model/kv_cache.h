@@ -1,6 +1,8 @@
 // Keys and values of all sequences, in blocks of 64 positions that sequences hold through their block tables.
 #pragma once
 
+#include <cstring>
+
 #include "kernels/kernels.h"
 #include "model/config.h"
 #include "runtime/arena.h"
@@ -24,6 +26,9 @@ class KvCache {
   }
   uint16_t* values(int block, int layer, int kv_head) const { return keys(block, layer, kv_head) + k_size_; }
 
+  void copy(int source, int target) const {
+    std::memcpy(keys(target, 0, 0), keys(source, 0, 0), block_size_ * sizeof(uint16_t));
+  }
   // Gives the block's memory back to the system; it reads as zeros until it is written again.
   void release(int block) const { arena_.release(block_size_ * block * sizeof(uint16_t), block_size_ * sizeof(uint16_t)); }
 

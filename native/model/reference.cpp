@@ -187,7 +187,7 @@ void ReferenceForward::attend(const Batch& batch, int t, int head, int layer) {
   }
 }
 
-void ReferenceForward::run(const Worker& worker, const Batch& batch) noexcept {
+bool ReferenceForward::run(const Worker& worker, const Batch& batch, const Pause&) noexcept {
   const int tokens = static_cast<int>(batch.rows.size()), n = config_.hidden_size, kv = config_.kv_size(), inner = config_.intermediate_size;
   const auto first = static_cast<int>(worker.first(tokens)), last = static_cast<int>(worker.last(tokens));  // this worker's tokens
   const Dense& table = tied_ ? output_ : embedding_;
@@ -237,14 +237,13 @@ void ReferenceForward::run(const Worker& worker, const Batch& batch) noexcept {
     add_product(worker, layer.post_ffn_norm, tokens);
   }
   normalize(worker, output_norm_, tokens);
-  for (int t = 0; t < tokens; ++t) {
-    const int out = batch.rows[static_cast<size_t>(t)].logits_row;
-    if (out < 0) continue;
-    const float* x = normed_.data() + static_cast<size_t>(t) * n;
+  for (int i = 0; i < batch.num_logits(); ++i) {
+    const float* x = normed_.data() + static_cast<size_t>(batch.logits_rows[static_cast<size_t>(i)]) * n;
     for (int64_t r = worker.first(output_.rows); r < worker.last(output_.rows); ++r)
-      logits_[static_cast<size_t>(out) * config_.vocab_size + r] = dot(output_.values.data() + r * n, x, n);
+      logits_[static_cast<size_t>(i) * config_.vocab_size + r] = dot(output_.values.data() + r * n, x, n);
   }
   worker.sync();
+  return true;
 }
 
 }  // namespace ultrafast

@@ -2,6 +2,7 @@
 // quantised activations, no fused stages. Slow on purpose; everything fast is compared with it.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -14,11 +15,16 @@ class ReferenceForward final : public Forward {
  public:
   ReferenceForward(const ModelConfig& config, const FileTensors& tensors, Workers& workers, int num_blocks, int max_rows, int max_logits);
 
-  void run(const Worker& worker, const Batch& batch) noexcept override;
+  void select(Lane) override {}
+  bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override;  // never suspends
   const float* logits(int row) const override { return logits_.data() + static_cast<size_t>(row) * config_.vocab_size; }
   void release_block(int block) override {
     const size_t bytes = static_cast<size_t>(config_.num_layers) * kKvBlock * 2 * config_.kv_size() * sizeof(float);
     kv_.release(bytes * block, bytes);
+  }
+  void copy_block(int source, int target) override {
+    const size_t floats = static_cast<size_t>(config_.num_layers) * kKvBlock * 2 * config_.kv_size();
+    std::copy_n(key(source, 0, 0), floats, key(target, 0, 0));
   }
   size_t bytes_per_token() const override { return bytes_per_token_; }
 

@@ -18,24 +18,40 @@ constexpr int kVocab = 100;
 // A model that says n + 1 after n, and remembers what it was asked.
 class CountingForward final : public Forward {
  public:
-  void run(const Worker& worker, const Batch& batch) noexcept override {
+  void select(Lane lane) override { lane_ = lane; }
+  bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override {
     if (worker.index == 0) {
-      passes.push_back(batch.rows);
-      logits_.assign(static_cast<size_t>(batch.num_logits) * kVocab, 0.0f);
-      for (const BatchRow& row : batch.rows)
-        if (row.logits_row >= 0) logits_[static_cast<size_t>(row.logits_row * kVocab + (row.token + 1) % kVocab)] = 1.0f;
-      if (after_pass) after_pass(static_cast<int>(passes.size()));
+      if (in_layer) in_layer();
+      suspends_ = pause();
+      if (!suspends_) finish(batch);
     }
     worker.sync();
+    return !suspends_;
   }
   const float* logits(int row) const override { return logits_.data() + static_cast<ptrdiff_t>(row) * kVocab; }
   void release_block(int) override {}
+  void copy_block(int, int) override {}
   size_t bytes_per_token() const override { return 1; }
 
   std::vector<std::vector<BatchRow>> passes;
+  std::vector<Lane> lanes;
+  std::function<void()> in_layer;
   std::function<void(int)> after_pass;
 
  private:
+  void finish(const Batch& batch) {
+    passes.push_back(batch.rows);
+    lanes.push_back(lane_);
+    logits_.assign(static_cast<size_t>(batch.num_logits()) * kVocab, 0.0f);
+    for (int i = 0; i < batch.num_logits(); ++i) {
+      const int32_t token = batch.rows[static_cast<size_t>(batch.logits_rows[static_cast<size_t>(i)])].token;
+      logits_[static_cast<size_t>(i * kVocab + (token + 1) % kVocab)] = 1.0f;
+    }
+    if (after_pass) after_pass(static_cast<int>(passes.size()));
+  }
+
+  Lane lane_ = Lane::kUrgent;
+  bool suspends_ = false;
   std::vector<float> logits_;
 };
 
@@ -63,7 +79,7 @@ std::vector<int32_t> output(const Sequence& s) { return {s.tokens.begin() + s.nu
 
 void finish(Decoder& decoder, const std::vector<BurstEntry>& entries, const BurstLimits& limits) {
   while (std::any_of(entries.begin(), entries.end(), [](const BurstEntry& e) { return e.sequence->finish == Finish::kNone; }))
-    if (decoder.run(entries, limits) == 0) return;
+    if (decoder.run(Lane::kUrgent, entries, limits) == 0) return;
 }
 
 }  // namespace
@@ -76,7 +92,7 @@ TEST(decode, a_sequence_ends_at_its_limit_or_stop_token) {
   finish(c.decoder, {{&stop, 64}}, kNoLimit);
   CHECK((output(stop) == std::vector<int32_t>{4, 5, 6}) && stop.finish == Finish::kStop);
   CHECK(stop.num_computed == 5 && stop.num_pending() == 1);  // the last token was never needed as input
-  CHECK(c.decoder.run({{&stop, 64}}, kNoLimit) == 0);        // nothing left to do
+  CHECK(c.decoder.run(Lane::kUrgent, {{&stop, 64}}, kNoLimit) == 0);        // nothing left to do
 }
 
 TEST(decode, a_stop_token_at_the_limit_is_a_stop) {
@@ -89,11 +105,11 @@ TEST(decode, a_stop_token_at_the_limit_is_a_stop) {
 TEST(decode, the_first_token_ends_the_burst_at_once) {
   Counting c;
   Sequence a = sequence({1, 2, 3, 4, 5}, 10), b = sequence({20}, 10);
-  CHECK(c.decoder.run({{&a, 2}, {&b, 64}}, kNoLimit) == 1);  // b's first token
+  CHECK(c.decoder.run(Lane::kUrgent, {{&a, 2}, {&b, 64}}, kNoLimit) == 1);  // b's first token
   CHECK(a.num_output() == 0 && b.num_output() == 1);
-  CHECK(c.decoder.run({{&a, 2}, {&b, 64}}, kNoLimit) == 2);  // a's
+  CHECK(c.decoder.run(Lane::kUrgent, {{&a, 2}, {&b, 64}}, kNoLimit) == 2);  // a's
   CHECK(a.num_output() == 1 && b.num_output() == 3);
-  CHECK(c.decoder.run({{&a, 2}, {&b, 64}}, kNoLimit) == 9);  // then until both have ended
+  CHECK(c.decoder.run(Lane::kUrgent, {{&a, 2}, {&b, 64}}, kNoLimit) == 9);  // then until both have ended
   CHECK(a.num_output() == 10 && b.num_output() == 10 && a.finish == Finish::kLength && b.finish == Finish::kLength);
   CHECK((c.pass_sizes() == std::vector<size_t>{3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1}));
 }
@@ -101,13 +117,12 @@ TEST(decode, the_first_token_ends_the_burst_at_once) {
 TEST(decode, prompts_are_computed_in_chunks) {
   Counting c;
   Sequence s = sequence({1, 2, 3, 4, 5, 6, 7}, 2);
-  CHECK(c.decoder.run({{&s, 3}}, kNoLimit) == 3);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 3}}, kNoLimit) == 3);
   CHECK((c.pass_sizes() == std::vector<size_t>{3, 3, 1}));
   int32_t position = 0;
   for (const auto& rows : c.forward->passes)
     for (const BatchRow& row : rows) {
       CHECK(row.position == position && row.token == position + 1 && row.block_table == s.block_table.data(), position);
-      CHECK(row.logits_row == (position == 6 ? 0 : -1), position);
       ++position;
     }
 }
@@ -115,22 +130,22 @@ TEST(decode, prompts_are_computed_in_chunks) {
 TEST(decode, no_output_computes_the_prompt_alone) {
   Counting c;
   Sequence s = sequence({1, 2, 3}, 0);
-  CHECK(c.decoder.run({{&s, 2}}, kNoLimit) == 2);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 2}}, kNoLimit) == 2);
   CHECK(s.num_output() == 0 && s.num_computed == 3);
 }
 
 TEST(decode, limits_and_interrupts_end_a_burst_after_a_step) {
   Counting c;
   Sequence s = sequence({1}, 99);
-  CHECK(c.decoder.run({{&s, 1}}, kNoLimit) == 1);
-  CHECK(c.decoder.run({{&s, 1}}, {7, std::chrono::hours(1)}) == 7);
-  CHECK(c.decoder.run({{&s, 1}}, {7, std::chrono::nanoseconds(0)}) == 1);  // one step is always made
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 1}}, kNoLimit) == 1);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 1}}, {7, std::chrono::hours(1)}) == 7);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 1}}, {7, std::chrono::nanoseconds(0)}) == 1);  // one step is always made
   c.forward->after_pass = [&](int pass) {
     if (pass == 12) c.decoder.interrupt();
   };
-  CHECK(c.decoder.run({{&s, 1}}, kNoLimit) == 3);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 1}}, kNoLimit) == 3);
   CHECK(s.num_output() == 12);
-  CHECK(c.decoder.run({{&s, 1}}, {4, std::chrono::hours(1)}) == 4);  // the interrupt is over
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 1}}, {4, std::chrono::hours(1)}) == 4);  // the interrupt is over
 }
 
 TEST(decode, another_thread_can_interrupt) {
@@ -140,14 +155,54 @@ TEST(decode, another_thread_can_interrupt) {
   c.forward->after_pass = [&](int pass) {
     if (pass == 2) running = true;
   };
-  c.decoder.run({{&s, 1}}, kNoLimit);  // the first token
+  c.decoder.run(Lane::kUrgent, {{&s, 1}}, kNoLimit);  // the first token
   std::thread other([&] {
     while (!running) std::this_thread::yield();
     c.decoder.interrupt();
   });
-  CHECK(c.decoder.run({{&s, 1}}, {1 << 30, std::chrono::hours(1)}) >= 1);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 1}}, {1 << 30, std::chrono::hours(1)}) >= 1);
   other.join();
   CHECK(s.finish == Finish::kNone);
+}
+
+TEST(decode, a_preempted_shared_burst_is_suspended_and_resumed) {
+  Counting c;
+  Sequence shared = sequence({1, 2, 3}, 4), urgent = sequence({50}, 3);
+  c.forward->in_layer = [&] { c.decoder.preempt(); };
+  CHECK(c.decoder.run(Lane::kShared, {{&shared, 64}}, kNoLimit) == 0);
+  CHECK(c.decoder.is_suspended(Lane::kShared) && shared.num_output() == 0);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&urgent, 64}}, kNoLimit) == 1);  // ends after a step, and is not suspended
+  CHECK(!c.decoder.is_suspended(Lane::kUrgent) && urgent.num_output() == 1);
+  CHECK(c.decoder.resume(Lane::kShared, kNoLimit) == 0 && c.decoder.is_suspended(Lane::kShared));  // preempted once more
+  c.forward->in_layer = nullptr;
+  CHECK(c.decoder.run(Lane::kUrgent, {{&urgent, 64}}, kNoLimit) == 2);
+  CHECK(c.decoder.resume(Lane::kShared, kNoLimit) == 1 && !c.decoder.is_suspended(Lane::kShared));  // the first token
+  CHECK(c.decoder.run(Lane::kShared, {{&shared, 64}}, kNoLimit) == 3);
+  CHECK((output(shared) == std::vector<int32_t>{4, 5, 6, 7}) && (output(urgent) == std::vector<int32_t>{51, 52, 53}));
+  CHECK((c.forward->lanes == std::vector<Lane>{Lane::kUrgent, Lane::kUrgent, Lane::kUrgent, Lane::kShared, Lane::kShared, Lane::kShared,
+                                               Lane::kShared}));
+  CHECK(c.decoder.resume(Lane::kShared, kNoLimit) == 0);  // nothing is suspended
+}
+
+TEST(decode, a_wish_between_bursts_holds_for_the_next) {
+  Counting c;
+  Sequence s = sequence({1}, 20);
+  c.decoder.run(Lane::kShared, {{&s, 1}}, kNoLimit);
+  c.decoder.interrupt();
+  CHECK(c.decoder.run(Lane::kShared, {{&s, 1}}, kNoLimit) == 1);
+  c.decoder.preempt();
+  CHECK(c.decoder.run(Lane::kShared, {{&s, 1}}, kNoLimit) == 0 && c.decoder.is_suspended(Lane::kShared));
+  CHECK(c.decoder.resume(Lane::kShared, kNoLimit) == 18 && s.finish == Finish::kLength);
+}
+
+TEST(decode, a_slice_ends_within_a_step) {
+  Counting c;
+  Sequence s = sequence({1, 2, 3}, 5);
+  const BurstLimits slice{1000, std::chrono::nanoseconds(0), true};
+  CHECK(c.decoder.run(Lane::kShared, {{&s, 64}}, slice) == 0 && c.decoder.is_suspended(Lane::kShared));
+  CHECK(c.decoder.resume(Lane::kShared, slice) == 0 && c.decoder.is_suspended(Lane::kShared));
+  CHECK(c.decoder.resume(Lane::kShared, {1000, std::chrono::hours(1), true}) == 1);
+  CHECK(c.decoder.run(Lane::kUrgent, {{&s, 64}}, slice) == 1);  // what is urgent is never suspended
 }
 
 TEST(decode, logprobs_come_with_every_token_when_asked) {
@@ -208,12 +263,12 @@ TEST(decode, a_profile_covers_the_bursts_since_it_began) {
   Sequence s(random_tokens(5, 90, 1), 20, {}, {});
   s.block_table = runner.blocks(0);
   const std::vector<BurstEntry> entries{{&s, 5}};
-  decoder.run(entries, kNoLimit);
+  decoder.run(Lane::kUrgent, entries, kNoLimit);
   CHECK(!decoder.profile());
   decoder.profile(true);
   const auto start = std::chrono::steady_clock::now();
   int steps = 0;
-  while (s.finish == Finish::kNone) steps += decoder.run(entries, {3, std::chrono::hours(1)});
+  while (s.finish == Finish::kNone) steps += decoder.run(Lane::kUrgent, entries, {3, std::chrono::hours(1)});
   const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
   int64_t sum = 0;
   for (const Profile::Times& times : decoder.profile()->stages()) {

@@ -129,15 +129,59 @@ TEST(model, sequences_in_a_batch_do_not_meet) {
     constexpr int kStride[] = {1, 5, 11};
     int next[] = {0, 0, 0};
     for (int pass = 0; pass < 7; ++pass) {
-      std::vector<BatchRow> rows;
-      for (int s = 0; s < 3; ++s)
+      Batch batch;
+      for (int s = 0; s < 3; ++s) {
         for (int i = 0; i < kStride[s]; ++i, ++next[s])
-          rows.push_back({tokens[static_cast<size_t>(s)][static_cast<size_t>(next[s])], next[s], runner.blocks(s).data(),
-                          i + 1 == kStride[s] ? s : -1});
-      runner.run(rows, 3);
+          batch.rows.push_back({tokens[static_cast<size_t>(s)][static_cast<size_t>(next[s])], next[s], runner.blocks(s).data()});
+        batch.logits_rows.push_back(static_cast<int>(batch.rows.size()) - 1);
+      }
+      runner.run(batch);
       for (int s = 0; s < 3; ++s)
         CHECK(same_bits(runner.logits(s), want[static_cast<size_t>(s)].data() + (next[s] - 1) * 90, 90), table->name, pass, s);
     }
+  }
+}
+
+// A pass that is suspended after every layer, with whole passes of the other lane in between: both as if they were alone.
+TEST(model, a_suspended_pass_goes_on_as_if_nothing_had_happened) {
+  const TinyModel model({.types = {kFileQ4_1, kFileQ8_0}});
+  const auto prompt = random_tokens(60, 90, 3), other = random_tokens(60, 90, 4);
+  const auto want = all_logits(model, prompt, {.kernels = &scalar()}), want_other = all_logits(model, other, {.kernels = &scalar()});
+  for (const int num_workers : {1, 3}) {
+    Runner runner(model, {.kernels = &scalar(), .num_workers = num_workers}, 64, 2);
+    Batch shared;
+    for (int i = 0; i < 60; ++i) shared.rows.push_back({prompt[static_cast<size_t>(i)], i, runner.blocks(0).data()});
+    shared.logits_rows = {59, 30};
+    int pieces = 1, position = 0;
+    while (!runner.run(shared, Lane::kShared, [] { return true; })) {
+      ++pieces;
+      Batch urgent{{{other[static_cast<size_t>(position)], position, runner.blocks(1).data()}}, {0}};
+      CHECK(runner.run(urgent));
+      CHECK(same_bits(runner.logits(0), want_other.data() + position * 90, 90), num_workers, position);
+      ++position;
+    }
+    CHECK(pieces == model.config.num_layers, pieces);
+    CHECK(same_bits(runner.logits(0), want.data() + 59 * 90, 90) && same_bits(runner.logits(1), want.data() + 30 * 90, 90), num_workers);
+  }
+}
+
+TEST(model, a_copied_block_has_the_same_keys_and_values) {
+  const TinyModel model({.types = {kFileQ4_1}});
+  const auto tokens = random_tokens(40, 90, 5);
+  for (const bool reference : {false, true}) {
+    const KernelTable* table = reference ? nullptr : &scalar();
+    const auto want = all_logits(model, tokens, {.kernels = table});
+    Runner runner(model, {.kernels = table}, 64, 2);
+    Batch prefix;
+    for (int i = 0; i < 30; ++i) prefix.rows.push_back({tokens[static_cast<size_t>(i)], i, runner.blocks(0).data()});
+    runner.run(prefix);
+    runner.forward().copy_block(runner.blocks(0)[0], runner.blocks(1)[0]);
+    runner.forward().release_block(runner.blocks(0)[0]);
+    Batch rest;
+    for (int i = 30; i < 40; ++i) rest.rows.push_back({tokens[static_cast<size_t>(i)], i, runner.blocks(1).data()});
+    rest.logits_rows = {9};
+    runner.run(rest);
+    CHECK(same_bits(runner.logits(0), want.data() + 39 * 90, 90), reference);
   }
 }
 

@@ -1,15 +1,23 @@
 #include "tests/tiny_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "model/reference.h"
+#include "tests/check.h"
 
 namespace ultrafast::test {
 
-TinyModel::TinyModel(const TinyShape& shape, uint64_t seed)
-    : config{shape.num_layers, shape.hidden_size, shape.intermediate_size, shape.num_heads, shape.num_kv_heads,
-             shape.head_dim,   shape.vocab_size,  1e-5f,                   {}} {
+TinyModel::TinyModel(const TinyShape& shape, uint64_t seed) {
+  config.num_layers = shape.num_layers;
+  config.hidden_size = shape.hidden_size;
+  config.intermediate_size = shape.intermediate_size;
+  config.num_heads = shape.num_heads;
+  config.num_kv_heads = shape.num_kv_heads;
+  config.head_dim = shape.head_dim;
+  config.vocab_size = shape.vocab_size;
+  config.rms_norm_eps = 1e-5f;
   config.rope_halves = shape.rope_halves;
   config.gelu = shape.gelu;
   config.query_scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
@@ -71,9 +79,12 @@ Runner::Runner(const TinyModel& model, const How& how, int max_context, int num_
     for (auto& table : tables_) std::reverse(table.begin(), table.end());
 }
 
-void Runner::run(const std::vector<BatchRow>& rows, int num_logits) {
-  const Batch batch{rows, num_logits};
-  workers_.run([&](const Worker& worker) { forward_->run(worker, batch); });
+bool Runner::run(const Batch& batch, Lane lane, const Pause& pause) {
+  std::atomic<int> finished{0};
+  forward_->select(lane);
+  workers_.run([&](const Worker& worker) { finished += forward_->run(worker, batch, pause) ? 1 : 0; });
+  CHECK(finished == 0 || finished == workers_.count(), finished.load());  // all workers agree
+  return finished > 0;
 }
 
 std::vector<int32_t> random_tokens(int count, int vocab_size, uint64_t seed) {
@@ -88,16 +99,14 @@ std::vector<float> all_logits(const TinyModel& model, const std::vector<int32_t>
   Runner runner(model, how, total);
   std::vector<float> result(tokens.size() * static_cast<size_t>(vocab));
   for (int first = 0; first < total; first += how.chunk) {
-    std::vector<BatchRow> rows;
-    std::vector<int> wanted;
+    Batch batch;
     for (int i = first; i < std::min(total, first + how.chunk); ++i) {
-      const bool wants = i % how.logits_every == 0;
-      rows.push_back({tokens[static_cast<size_t>(i)], i, runner.blocks(0).data(), wants ? static_cast<int>(wanted.size()) : -1});
-      if (wants) wanted.push_back(i);
+      if (i % how.logits_every == 0) batch.logits_rows.push_back(i - first);
+      batch.rows.push_back({tokens[static_cast<size_t>(i)], i, runner.blocks(0).data()});
     }
-    runner.run(rows, static_cast<int>(wanted.size()));
-    for (size_t r = 0; r < wanted.size(); ++r)
-      std::copy_n(runner.logits(static_cast<int>(r)), vocab, result.data() + static_cast<ptrdiff_t>(wanted[r]) * vocab);
+    runner.run(batch);
+    for (int r = 0; r < batch.num_logits(); ++r)
+      std::copy_n(runner.logits(r), vocab, result.data() + static_cast<ptrdiff_t>(first + batch.logits_rows[static_cast<size_t>(r)]) * vocab);
   }
   return result;
 }

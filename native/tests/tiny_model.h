@@ -55,10 +55,12 @@ class Runner {
   Runner(const TinyModel& model, const How& how, int max_context, int num_sequences = 1);
 
   Workers& workers() { return workers_; }
+  Forward& forward() { return *forward_; }
   std::unique_ptr<Forward> take_forward() { return std::move(forward_); }
   const std::vector<int32_t>& blocks(int sequence) const { return tables_[static_cast<size_t>(sequence)]; }
-  // Runs the rows; logits row i is then logits(i).
-  void run(const std::vector<BatchRow>& rows, int num_logits);
+  // Starts the lane's pass over `batch`, or goes on with it; returns whether it was finished. Then the logits of row
+  // batch.logits_rows[i] are logits(i).
+  bool run(const Batch& batch, Lane lane = Lane::kUrgent, const Pause& pause = [] { return false; });
   const float* logits(int row) const { return forward_->logits(row); }
 
  private:

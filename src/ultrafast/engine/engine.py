@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ultrafast.engine import memory
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
-from ultrafast.engine.native import KV_BLOCK, NativeModel, NativeSequence, Profile, choose_isa, worker_cpus
+from ultrafast.engine.native import KV_BLOCK, Lane, NativeModel, NativeSequence, Profile, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
 from ultrafast.engine.prompt import encode_prompt
 from ultrafast.engine.prompt import token_ids as as_token_ids
@@ -301,7 +301,7 @@ class Engine:
         entries = [(sequence.native, chunk) for sequence, chunk in burst.entries]
         youngest = min(start - (sequence.timings.first_token or start) for sequence, _ in burst.entries)
         time_limit_s = _STEADY_BURST_S if youngest > _STEADY_AFTER_S else _FIRST_BURST_S
-        steps = self._native.run(entries, max_steps=burst.max_steps, time_limit_s=time_limit_s)
+        steps = self._native.run(Lane.URGENT, entries, max_steps=burst.max_steps, time_limit_s=time_limit_s).steps
         rows = before - sum(sequence.native.num_pending for sequence in prefilling)
         self._pace.learn(rows, steps, time.monotonic() - start)
 

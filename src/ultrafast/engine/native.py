@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence as Seq
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -116,6 +117,20 @@ class Profile:
 
     stages: dict[str, StageTime]
     steps: int
+
+
+class Lane(IntEnum):
+    """Who computes. A step of one lane may be suspended between two layers while the other lane runs."""
+
+    URGENT = 0  # never suspended
+    SHARED = 1
+
+
+class Ran(NamedTuple):
+    """What became of a burst: steps finished, and whether one more is suspended."""
+
+    steps: int
+    suspended: bool
 
 
 class NativeSequence:
@@ -236,11 +251,34 @@ class NativeModel:
         """Workers that the system let us pin."""
         return self._model.num_pinned
 
-    def run(self, burst: list[tuple[NativeSequence, int]], *, max_steps: int, time_limit_s: float) -> int:
-        """Run up to ``max_steps`` steps of (sequence, prefill chunk) pairs; returns the number of steps made."""
-        return self._model.run(
-            [(sequence.handle, chunk) for sequence, chunk in burst], max_steps=max_steps, time_limit_s=time_limit_s
-        )
+    def run(
+        self,
+        lane: Lane,
+        burst: list[tuple[NativeSequence, int]],
+        *,
+        max_steps: int,
+        time_limit_s: float,
+        slice: bool = False,
+    ) -> Ran:
+        """Run up to ``max_steps`` steps of (sequence, prefill chunk) pairs.
+
+        Args:
+            lane: not suspended.
+            burst: kept alive by the caller while the lane is suspended.
+            max_steps: steps at most.
+            time_limit_s: looked at after every step; with ``slice``, which needs the shared lane, after every layer.
+            slice: suspend the lane when the time is over, instead of finishing the step.
+        """
+        handles = [(sequence.handle, chunk) for sequence, chunk in burst]
+        return Ran(*self._model.run(lane, handles, max_steps=max_steps, time_limit_s=time_limit_s, slice=slice))
+
+    def resume(self, lane: Lane, *, max_steps: int, time_limit_s: float, slice: bool = False) -> Ran:
+        """Go on with a suspended lane; arguments as for `run`."""
+        return Ran(*self._model.resume(lane, max_steps=max_steps, time_limit_s=time_limit_s, slice=slice))
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy keys and values of all positions of a KV block."""
+        self._model.copy_block(source, target)
 
     def all_logits(self, sequence: NativeSequence, chunk: int) -> npt.NDArray[np.float32]:
         """Logits after every token of a fresh sequence: float32 [tokens, vocab]."""
@@ -251,9 +289,14 @@ class NativeModel:
         self._model.release_blocks(blocks)
 
     def interrupt(self) -> None:
-        """End the running burst after its current step; nothing once closed. Thread-safe."""
+        """End the running burst, or the next if none runs, after a step; nothing once closed. Thread-safe."""
         with suppress(AttributeError):  # another thread may be closing just now
             self._model.interrupt()
+
+    def preempt(self) -> None:
+        """The same, but suspend a burst of the shared lane after its current layer."""
+        with suppress(AttributeError):
+            self._model.preempt()
 
     def profile(self, on: bool) -> Profile:
         """What worker 0 did since profiling was switched on; then start a new profile, or with ``on`` false stop."""
