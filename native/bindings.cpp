@@ -161,6 +161,8 @@ class Model {
     return {steps, decoder_->is_suspended(lane)};
   }
 
+  void abandon(int lane_number) { decoder_->abandon(checked_lane(lane_number)); }
+
   FloatMatrix all_logits(Sequence& sequence, int chunk) {
     check(sequence, static_cast<int64_t>(sequence.tokens.size()));
     require(sequence.num_computed == 0 && !sequence.tokens.empty(), "all_logits needs a fresh sequence");
@@ -334,6 +336,7 @@ NB_MODULE(_native, m) {
             require(count >= 0 && count < static_cast<int>(s.tokens.size()), "the last token must still be computed");
             s.num_computed = count;
           })
+      .def_ro("tokens", &Sequence::tokens)
       .def_prop_ro("num_pending", &Sequence::num_pending)
       .def_prop_ro("num_output", &Sequence::num_output)
       .def_prop_ro("finish", [](const Sequence& s) { return static_cast<int>(s.finish); })
@@ -351,6 +354,7 @@ NB_MODULE(_native, m) {
            "tensors"_a, nb::kw_only(), "isa"_a, "cpus"_a, "num_blocks"_a, "max_rows"_a, "max_logits"_a, "max_context"_a)
       .def("run", &Model::run, "lane"_a, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a, "slice"_a = false)
       .def("resume", &Model::resume, "lane"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a, "slice"_a = false)
+      .def("abandon", &Model::abandon, "lane"_a)
       .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)
       .def("release_blocks", &Model::release_blocks, "blocks"_a)
       .def("copy_block", &Model::copy_block, "source"_a, "target"_a)

@@ -25,6 +25,7 @@ Decoder::Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, W
 bool Decoder::build(Step& step) {
   step.batch.clear();
   step.sampled.clear();
+  step.advanced.clear();
   for (const BurstEntry& entry : step.entries) {
     Sequence& s = *entry.sequence;
     if (s.finish != Finish::kNone) continue;
@@ -39,6 +40,7 @@ bool Decoder::build(Step& step) {
       step.batch.rows.push_back({s.tokens[static_cast<size_t>(position)], position, s.block_table.data()});
     }
     s.num_computed += count;
+    step.advanced.emplace_back(&s, count);
   }
   return !step.batch.rows.empty();
 }
@@ -67,6 +69,15 @@ int Decoder::run(Lane lane, const std::vector<BurstEntry>& entries, const BurstL
 }
 
 int Decoder::resume(Lane lane, const BurstLimits& limits) { return is_suspended(lane) ? go_on(lane, limits) : 0; }
+
+void Decoder::abandon(Lane lane) {
+  Step& step = steps_[static_cast<size_t>(lane)];
+  if (!step.suspended) return;
+  for (const auto& [sequence, count] : step.advanced) sequence->num_computed -= count;
+  step.suspended = false;
+  forward_->select(lane);
+  forward_->abandon();
+}
 
 int Decoder::go_on(Lane lane, const BurstLimits& limits) {
   Step& step = steps_[static_cast<size_t>(lane)];

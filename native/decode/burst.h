@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "decode/sampler.h"
@@ -58,6 +59,8 @@ class Decoder {
   int run(Lane lane, const std::vector<BurstEntry>& entries, const BurstLimits& limits);
   // Goes on where a suspended lane stopped, like `run` from there.
   int resume(Lane lane, const BurstLimits& limits);
+  // Gives a suspended step up: its sequences are as they were before it.
+  void abandon(Lane lane);
   bool is_suspended(Lane lane) const { return steps_[static_cast<size_t>(lane)].suspended; }
 
   // Logits after every token of a fresh sequence: f32 [tokens][vocab], the tokens computed in chunks. No lane is suspended.
@@ -88,6 +91,7 @@ class Decoder {
     std::vector<BurstEntry> entries;
     Batch batch;
     std::vector<Sequence*> sampled;  // sequence of each logits row
+    std::vector<std::pair<Sequence*, int>> advanced;  // tokens of each sequence that the step computes
     bool suspended = false;
   };
 

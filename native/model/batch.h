@@ -49,6 +49,8 @@ class Forward {
   virtual ~Forward() = default;
   // Chooses the lane whose passes `run` makes from here on. Not during a run.
   virtual void select(Lane lane) = 0;
+  // Forgets the chosen lane's suspended pass.
+  virtual void abandon() = 0;
   // Starts a pass, or goes on with the lane's suspended one, whose batch must be the same. Returns whether it was finished; if
   // not, it is suspended: passes of the other lane may run, and must not touch the KV positions of its rows.
   virtual bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept = 0;

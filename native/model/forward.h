@@ -30,6 +30,7 @@ class TileForward final : public Forward {
               int max_rows, int max_logits, int max_context);
 
   void select(Lane lane) override { pass_ = &passes_[static_cast<size_t>(lane)]; }
+  void abandon() override { pass_->next_layer = 0; }
   bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override;
   const float* logits(int row) const override { return logits_.data() + static_cast<size_t>(row) * logits_stride_; }
   void release_block(int block) override { kv_.release(block); }

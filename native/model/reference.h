@@ -16,6 +16,7 @@ class ReferenceForward final : public Forward {
   ReferenceForward(const ModelConfig& config, const FileTensors& tensors, Workers& workers, int num_blocks, int max_rows, int max_logits);
 
   void select(Lane) override {}
+  void abandon() override {}
   bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override;  // never suspends
   const float* logits(int row) const override { return logits_.data() + static_cast<size_t>(row) * config_.vocab_size; }
   void release_block(int block) override {

@@ -19,6 +19,7 @@ constexpr int kVocab = 100;
 class CountingForward final : public Forward {
  public:
   void select(Lane lane) override { lane_ = lane; }
+  void abandon() override {}
   bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override {
     if (worker.index == 0) {
       if (in_layer) in_layer();
@@ -193,6 +194,30 @@ TEST(decode, a_wish_between_bursts_holds_for_the_next) {
   c.decoder.preempt();
   CHECK(c.decoder.run(Lane::kShared, {{&s, 1}}, kNoLimit) == 0 && c.decoder.is_suspended(Lane::kShared));
   CHECK(c.decoder.resume(Lane::kShared, kNoLimit) == 18 && s.finish == Finish::kLength);
+}
+
+// A step given up in the middle and made anew, with other sequences in it, gives the same tokens.
+TEST(decode, an_abandoned_step_leaves_no_trace) {
+  const TinyModel model({.types = {kFileQ4_1}});
+  const auto prompt = random_tokens(40, 90, 1);
+  const auto generate = [&](bool abandons) {
+    Runner runner(model, {.kernels = &scalar(), .num_workers = 2}, 64, 2);
+    Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64);
+    Sequence s(prompt, 10, {}, {}), other(random_tokens(9, 90, 2), 10, {}, {});
+    s.block_table = runner.blocks(0);
+    other.block_table = runner.blocks(1);
+    for (int step = 0; abandons && step < 2; ++step) {
+      decoder.preempt();
+      decoder.run(Lane::kShared, {{&other, 9}, {&s, 17}}, kNoLimit);
+      CHECK(decoder.is_suspended(Lane::kShared) && s.num_computed == 17 * (step + 1), step);
+      decoder.abandon(Lane::kShared);
+      CHECK(!decoder.is_suspended(Lane::kShared) && s.num_computed == 17 * step && other.num_computed == 0, step);
+      decoder.run(Lane::kShared, {{&s, 17}}, {1, std::chrono::hours(1)});
+    }
+    while (s.finish == Finish::kNone) decoder.run(Lane::kShared, {{&s, 17}}, kNoLimit);
+    return output(s);
+  };
+  CHECK(generate(true) == generate(false));
 }
 
 TEST(decode, a_slice_ends_within_a_step) {

@@ -404,7 +404,7 @@ def test_an_idle_engine_gives_kv_memory_back(
     open_engine: OpenEngine, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ultrafast.engine.engine._KEPT_KV_BYTES", 0)
-    frugal = open_engine()
+    frugal = open_engine(cache_mib=0)
     released: list[int] = []
     release = frugal._native.release_blocks
     monkeypatch.setattr(frugal._native, "release_blocks", lambda blocks: (released.extend(blocks), release(blocks)))

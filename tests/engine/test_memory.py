@@ -98,17 +98,19 @@ def test_kv_blocks_are_as_large_as_planned(tmp_path: Path, head_dim: int) -> Non
 @pytest.mark.parametrize("isa", ["scalar", REFERENCE])
 def test_the_last_block_is_inside_the_cache(open_engine: OpenEngine, isa: str) -> None:
     """Fill every KV block: a layout larger than planned would end in a fault, overlapping blocks in nonsense."""
-    engine = open_engine(isa=isa, threads=1, head_dim=10, type=Type.F32, context=64, layers=3)
+    engine = open_engine(isa=isa, threads=1, head_dim=10, type=Type.F32, context=64, layers=3, cache_mib=0)
     prompts = [[7 + i] * 59 for i in range(engine.num_slots)]
     expected = [engine.generate(prompt, max_tokens=5, ignore_eos=True).token_ids for prompt in prompts]
     params = SamplingParams(max_tokens=5, ignore_eos=True)
     tokens: dict[Sequence, list[int]] = {engine.add(GenerateRequest(prompt, params)): [] for prompt in prompts}
-    engine.step()
+    tokens |= {engine.add(GenerateRequest(prompt, params, "ultrafast")): [] for prompt in prompts[:4]}
+    deltas = engine.step()
     assert engine.stats()["free_blocks"] == 0
-    while engine.has_work:
-        for sequence, delta in engine.step():
+    while deltas or engine.has_work:
+        for sequence, delta in deltas:
             tokens[sequence] += delta.token_ids
-    assert list(tokens.values()) == expected
+        deltas = engine.step()
+    assert list(tokens.values()) == expected + expected[:4]
 
 
 # ---- tiles ----------------------------------------------------------------------------------------------------------

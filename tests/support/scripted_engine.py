@@ -154,6 +154,7 @@ class ScriptedEngine:
             "running": len(self._running),
             "waiting": len(self._waiting),
             "free_blocks": blocks - len(self._running),
+            "cached_blocks": 0,
             "num_blocks": blocks,
         }
 

@@ -19,13 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ultrafast.engine import memory
+from ultrafast.engine.blocks import BlockPool
+from ultrafast.engine.lanes import LaneClock, Turn
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
 from ultrafast.engine.native import KV_BLOCK, Lane, NativeModel, NativeSequence, Profile, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
+from ultrafast.engine.prefix_cache import PrefixCache
 from ultrafast.engine.prompt import encode_prompt
 from ultrafast.engine.prompt import token_ids as as_token_ids
 from ultrafast.engine.scheduler import Burst, Scheduler
 from ultrafast.engine.sequence import Sequence
+from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, ULTRAFAST, Tiers
 from ultrafast.engine.topology import default_threads, detect
 from ultrafast.errors import ConfigError, PromptTooLong, RequestError, UltrafastError
 from ultrafast.models import catalog, fetch
@@ -35,14 +39,10 @@ from ultrafast.models.shape import ModelShape
 from ultrafast.models.tokenizer import Tokenizer
 from ultrafast.types import FinishReason, GenerateRequest, Output, Prompt, SamplingParams, TokenDelta, TokenLogprob
 
-_NUM_SLOTS = 32
 _MAX_ROWS = 512  # tokens of one step: past a few hundred, longer chunks are no faster
 _LOGITS_CHUNK = 64  # rows of logits held at once
 _KEPT_KV_BYTES = 64 << 20  # of KV memory that stays with an idle engine, so that small requests find it warm
-# Each burst costs Python's work on the way of its tokens to the client. An interrupt ends it early, so its length
-# decides about the grain of streams alone: fine at first, coarser once they are steady.
-_FIRST_BURST_S, _STEADY_BURST_S = 0.008, 0.025
-_STEADY_AFTER_S = 0.2  # since the first token
+_CACHE_BYTES = 160 << 20  # of keys and values that are kept for prompts with the same beginning
 
 
 class Engine:
@@ -55,6 +55,8 @@ class Engine:
             best that this processor runs.
         context: tokens of prompt and output together; default: what the model was trained for.
         prefill_chunk: prompt tokens per step; default: as many as keep a step short. The tokens do not depend on it.
+        tiers: slots, speculation and time share of each service tier.
+        cache_mib: memory for the keys and values of prefixes, MiB; 0 shares none; default: 160.
 
     Raises:
         ModelNotFound, DownloadError, ModelFileError: the model cannot be had or read.
@@ -70,6 +72,8 @@ class Engine:
         isa: str | None = None,
         context: int | None = None,
         prefill_chunk: int | None = None,
+        tiers: Tiers = DEFAULT_TIERS,
+        cache_mib: int | None = None,
     ) -> None:
         self.isa = choose_isa(isa)
         machine = detect()
@@ -81,13 +85,15 @@ class Engine:
             self.tokenizer = Tokenizer.from_gguf(file.metadata, str(self.path))
             limit = self.shape.max_context
             self.max_context = _positive("context", context, default=limit, at_most=limit)
-            self.num_slots = _NUM_SLOTS
+            self.tiers = tiers
+            # What all requests of a burst can be at most: those of `ultrafast`, or all others.
+            self.num_slots = max(tiers.policies[ULTRAFAST].slots, tiers.policies[DEFAULT].slots)
             num_blocks = memory.plan_kv_blocks(
                 file,
                 self.shape,
                 isa=self.isa,
                 context=self.max_context,
-                num_slots=_NUM_SLOTS,
+                num_slots=tiers.policies[ULTRAFAST].slots + tiers.policies[DEFAULT].slots,
                 available=machine.memory_bytes,
             )
             self._native = NativeModel(
@@ -97,11 +103,16 @@ class Engine:
                 cpus=worker_cpus(self.threads),
                 num_blocks=num_blocks,
                 max_rows=_MAX_ROWS,
-                max_logits=_LOGITS_CHUNK,
+                max_logits=max(_LOGITS_CHUNK, self.num_slots),
                 max_context=self.max_context,
             )
-        self._scheduler = Scheduler(num_slots=_NUM_SLOTS, num_blocks=num_blocks, max_rows=_MAX_ROWS)
-        self._pace = PrefillPace(_positive("prefill_chunk", prefill_chunk, default=0, at_most=_MAX_ROWS), _MAX_ROWS)
+        pool = BlockPool(num_blocks)
+        cache_bytes = _CACHE_BYTES if cache_mib is None else cache_mib << 20
+        cache = PrefixCache(pool, min(cache_bytes // self._block_bytes, num_blocks))
+        self._scheduler = Scheduler(tiers=tiers, pool=pool, cache=cache, max_rows=_MAX_ROWS)
+        self._clock = LaneClock(tiers.share)
+        chunk = _positive("prefill_chunk", prefill_chunk, default=0, at_most=_MAX_ROWS)
+        self._paces = {lane: PrefillPace(chunk, _MAX_ROWS) for lane in Lane}
         self._lock = threading.RLock()  # the scheduler and native sequences
         self._mailboxes: dict[Sequence, deque[TokenDelta]] = {}  # of streams; `add` has none
         self._closed = False
@@ -161,16 +172,20 @@ class Engine:
                 Detokenizer(self.tokenizer),
                 max_tokens=1,
             )
-            if sequence.num_blocks_needed > self._scheduler.num_free_blocks:
+            pool, count = self._scheduler.pool, sequence.num_blocks_needed
+            if pool.num_free < count:
+                self._scheduler.cache.evict(count - pool.num_free)
+            if pool.num_free < count:
                 raise RequestError(
                     "running requests hold the KV blocks that this needs; try again when they end", status=429
                 )
-            blocks = self._scheduler.allocate(sequence.num_blocks_needed)
+            sequence.blocks = pool.allocate(count)
             try:
-                sequence.native.handle.block_table = blocks
-                return self._native.all_logits(sequence.native, min(self._pace.fixed or _LOGITS_CHUNK, _LOGITS_CHUNK))
+                sequence.begin(0)
+                chunk = min(self._paces[Lane.URGENT].fixed or _LOGITS_CHUNK, _LOGITS_CHUNK)
+                return self._native.all_logits(sequence.native, chunk)
             finally:
-                self._scheduler.free(blocks)
+                pool.release(sequence.blocks)
                 if not self.has_work:
                     self._release_memory()
 
@@ -191,7 +206,7 @@ class Engine:
         """
         check_request(request, self.shape.vocab_size, self.max_context)
         needed = len(request.prompt_ids) + resolve_max_tokens(request, self.max_context)
-        limit = self._scheduler.num_blocks * KV_BLOCK
+        limit = self._scheduler.pool.num_blocks * KV_BLOCK
         if needed > limit + 1:
             raise PromptTooLong(
                 f"prompt and output need {needed} tokens of KV cache; this machine has room for {limit}"
@@ -199,8 +214,13 @@ class Engine:
 
     # ---- the three verbs of the service loop ----------------------------------------------------------------
 
-    def add(self, request: GenerateRequest) -> Sequence:
-        """Queue a request; `step` will bring its tokens."""
+    def add(self, request: GenerateRequest, tier: str | None = None) -> Sequence:
+        """Queue a request; `step` will bring its tokens.
+
+        Args:
+            request: what is asked.
+            tier: that serves it; default: the one asked for.
+        """
         self.check(request)
         max_tokens = resolve_max_tokens(request, self.max_context)
         stop_ids = () if request.params.ignore_eos else sorted(self.tokenizer.eog_ids)
@@ -209,6 +229,7 @@ class Engine:
             NativeSequence(request.prompt_ids, request.params, max_tokens=max_tokens, stop_ids=stop_ids),
             Detokenizer(self.tokenizer, request.params.stop),
             max_tokens,
+            tier or request.tier,
         )
         sequence.timings.arrived = time.monotonic()
         with self._lock:
@@ -217,14 +238,12 @@ class Engine:
         return sequence
 
     def step(self) -> list[tuple[Sequence, TokenDelta]]:
-        """Schedule, run one burst, commit: the deltas of all sequences that got tokens."""
+        """Admit, run one burst of one lane, commit: the deltas of all sequences that got tokens."""
         with self._lock:
             self._require_open()
-            burst = self._schedule()
-            if burst is None:
-                return []
-            self._run(burst)
-            return self._commit(burst)
+            self._admit()
+            turn = self._next_turn()
+            return [] if turn is None else self._commit(self._run(turn))
 
     def cancel(self, sequence: Sequence) -> None:
         """Drop a request: its slot and blocks are free at once, and it gets no more deltas. Its usage stays."""
@@ -235,6 +254,10 @@ class Engine:
     def interrupt(self) -> None:
         """End the running burst after its current step. Thread-safe, never waits."""
         self._native.interrupt()
+
+    def preempt(self) -> None:
+        """The same, but a burst of the shared lane is suspended after its current layer."""
+        self._native.preempt()
 
     @property
     def has_work(self) -> bool:
@@ -258,13 +281,14 @@ class Engine:
             return self._native.profile(on)
 
     def stats(self) -> dict[str, int]:
-        """Counts: running, waiting, free_blocks, num_blocks."""
+        """Counts: running, waiting, free_blocks, cached_blocks, num_blocks."""
         scheduler = self._scheduler
         return {
             "running": len(scheduler.running),
             "waiting": len(scheduler.waiting),
-            "free_blocks": scheduler.num_free_blocks,
-            "num_blocks": scheduler.num_blocks,
+            "free_blocks": scheduler.pool.num_free,
+            "cached_blocks": scheduler.cache.num_blocks,
+            "num_blocks": scheduler.pool.num_blocks,
         }
 
     def close(self) -> None:
@@ -286,24 +310,56 @@ class Engine:
 
     # ---- schedule, run, commit ------------------------------------------------------------------------------
 
-    def _schedule(self) -> Burst | None:
-        admitted, burst = self._scheduler.schedule(self._pace.budget)
+    def _admit(self) -> None:
         now = time.monotonic()
-        for sequence in admitted:
-            sequence.timings.started = now
-            sequence.native.handle.block_table = sequence.blocks
-        return burst
+        for admitted in self._scheduler.admit(now):
+            if admitted.copy is not None:
+                self._native.copy_block(*admitted.copy)
+            timings = admitted.sequence.timings
+            timings.started = timings.started or now
 
-    def _run(self, burst: Burst) -> None:
-        prefilling = [sequence for sequence, _ in burst.entries if sequence.is_prefilling]
-        before = sum(sequence.native.num_pending for sequence in prefilling)
+    def _next_turn(self) -> Turn | None:
+        urgent, shared = (self._scheduler.has_work(lane) for lane in Lane)
+        if not (urgent or shared):
+            return None
+        now = time.monotonic()
+        lane = [sequence for sequence in self._scheduler.running if urgent is (sequence.lane is Lane.URGENT)]
+        youngest = min((now - (sequence.timings.first_token or now) for sequence in lane), default=0.0)
+        decoding = any(not sequence.is_prefilling for sequence in lane)
+        return self._clock.next_turn(urgent=urgent, shared=shared, decoding=decoding, youngest_s=youngest)
+
+    def _run(self, turn: Turn) -> Burst:
+        """Make a burst, or go on with one that was suspended."""
+        scheduler, pace = self._scheduler, self._paces[turn.lane]
+        contested = all(scheduler.has_work(lane) for lane in Lane)
         start = time.monotonic()
-        entries = [(sequence.native, chunk) for sequence, chunk in burst.entries]
-        youngest = min(start - (sequence.timings.first_token or start) for sequence, _ in burst.entries)
-        time_limit_s = _STEADY_BURST_S if youngest > _STEADY_AFTER_S else _FIRST_BURST_S
-        steps = self._native.run(Lane.URGENT, entries, max_steps=burst.max_steps, time_limit_s=time_limit_s).steps
-        rows = before - sum(sequence.native.num_pending for sequence in prefilling)
-        self._pace.learn(rows, steps, time.monotonic() - start)
+        burst = scheduler.suspended if turn.lane is Lane.SHARED else None
+        if burst is not None:
+            ran = self._native.resume(
+                turn.lane, max_steps=burst.max_steps, time_limit_s=turn.time_limit_s, slice=turn.slice
+            )
+        else:
+            burst = scheduler.burst(turn, pace.budget(turn.step_s))
+            prefilling = [sequence for sequence, _ in burst.entries if sequence.is_prefilling]
+            before = sum(sequence.native.num_pending for sequence in prefilling)
+            ran = self._native.run(
+                turn.lane,
+                [(sequence.native, chunk) for sequence, chunk in burst.entries],
+                max_steps=burst.max_steps,
+                time_limit_s=turn.time_limit_s,
+                slice=turn.slice,
+            )
+            burst.rows = before - sum(sequence.native.num_pending for sequence in prefilling)
+        seconds = time.monotonic() - start
+        self._clock.ran(turn.lane, seconds, contested=contested)
+        burst.steps += ran.steps
+        burst.seconds += seconds
+        if ran.suspended:
+            scheduler.suspended = burst
+        else:
+            pace.learn(burst.rows, burst.steps, burst.seconds)
+            scheduler.finished(burst)
+        return burst
 
     def _commit(self, burst: Burst) -> list[tuple[Sequence, TokenDelta]]:
         deltas = []
@@ -312,8 +368,11 @@ class Engine:
             token_ids, native_logprobs = sequence.native.handle.take()
             if not token_ids:
                 continue
+            if sequence.finish_reason is not None:
+                continue  # cancelled while its step was suspended
             if sequence.timings.first_token == 0.0:
                 sequence.timings.first_token = now
+                self._scheduler.share_prompt(sequence)
             finish_reason = sequence.native.finish_reason
             if finish_reason is FinishReason.STOP:
                 token_ids.pop()  # the end-of-generation token: a signal, not output
@@ -342,12 +401,20 @@ class Engine:
         sequence.finish_reason = reason
         sequence.timings.finished = time.monotonic()
         self._scheduler.remove(sequence)
+        if self._scheduler.suspended_in_vain:
+            self._native.abandon(Lane.SHARED)
+            self._scheduler.abandoned()
         if not self.has_work:
             self._release_memory()
 
     def _release_memory(self) -> None:
-        keep = _KEPT_KV_BYTES // memory.kv_block_bytes(self.shape, isa=self.isa)
-        self._native.release_blocks(self._scheduler.forget_idle_blocks(max(1, keep)))
+        pool, cache = self._scheduler.pool, self._scheduler.cache
+        keep = max(1, _KEPT_KV_BYTES // self._block_bytes - cache.num_blocks)
+        self._native.release_blocks(pool.forget_idle_blocks(keep))
+
+    @property
+    def _block_bytes(self) -> int:
+        return memory.kv_block_bytes(self.shape, isa=self.isa)
 
     # ---- streams over steps ---------------------------------------------------------------------------------
 

@@ -162,6 +162,11 @@ class NativeSequence:
             num_logprobs=-1 if params.logprobs is None else int(params.logprobs),
         )
 
+    def begin(self, blocks: list[int], num_computed: int) -> None:
+        """Take ``blocks`` for all positions; the first ``num_computed`` of them are computed, never the last token."""
+        self.handle.block_table = blocks
+        self.handle.num_computed = num_computed
+
     @property
     def num_pending(self) -> int:
         """Tokens whose keys and values are still to be computed; 1 while decoding."""
@@ -275,6 +280,10 @@ class NativeModel:
     def resume(self, lane: Lane, *, max_steps: int, time_limit_s: float, slice: bool = False) -> Ran:
         """Go on with a suspended lane; arguments as for `run`."""
         return Ran(*self._model.resume(lane, max_steps=max_steps, time_limit_s=time_limit_s, slice=slice))
+
+    def abandon(self, lane: Lane) -> None:
+        """Give the lane's suspended step up: its sequences are as they were before it."""
+        self._model.abandon(lane)
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy keys and values of all positions of a KV block."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-_STEP_S = 0.05  # a running stream, or a cancel, waits about this long for a step that carries others' prompts
 _SMALLEST = 8  # every step reads all weights, whatever its tokens: with fewer, that is most of the work
+_SHORT_STEP_S = 0.04  # steps meant to be shorter than this may be smaller still
 _START = 32
 
 
@@ -22,15 +22,22 @@ class PrefillPace:
         self.fixed = fixed
         self._most = most
         self._tokens = float(_START)
+        self._step_s = 0.05
 
-    @property
-    def budget(self) -> int:
-        """Prompt tokens for the next step."""
+    def budget(self, step_s: float) -> int:
+        """Prompt tokens for the next step, which should take ``step_s`` seconds."""
+        if step_s != self._step_s:
+            self._set(self._tokens * step_s / self._step_s, step_s)
+            self._step_s = step_s
         return self.fixed or int(self._tokens)
 
     def learn(self, rows: int, steps: int, seconds: float) -> None:
         """Take note of a burst of ``steps`` that computed ``rows`` prompt tokens in ``seconds``."""
         if rows < self._tokens / 2 * steps:
             return  # the end of a prompt, or no prompt at all: that says nothing about a full step
-        change = _STEP_S * steps / seconds
-        self._tokens = min(max(self._tokens * min(max(change, 0.5), 1.5), _SMALLEST), self._most)
+        change = self._step_s * steps / seconds
+        self._set(self._tokens * min(max(change, 0.5), 1.5), self._step_s)
+
+    def _set(self, tokens: float, step_s: float) -> None:
+        smallest = _SMALLEST if step_s >= _SHORT_STEP_S else 2
+        self._tokens = min(max(tokens, smallest), self._most)

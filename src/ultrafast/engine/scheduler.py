@@ -1,114 +1,262 @@
-"""Who runs next: admission to slots, and what each burst computes. Pure policy: no arrays, no clock, no bursts."""
+"""Who runs next: admission to slots and KV blocks, preemption, and what each burst computes. Pure policy: no arrays.
+
+Two lanes take turns (`lanes`): ``ultrafast`` alone in the urgent one; ``fast``, ``default`` and ``flex`` share every
+step of the other. A sequence gets its slot together with all KV blocks that it can ever need, so that none fails
+midway; when they are short, sequences of lower tiers go back to the queue, and their keys and values to the cache.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
+from ultrafast.engine.blocks import BlockPool
+from ultrafast.engine.lanes import Turn
+from ultrafast.engine.native import KV_BLOCK, Lane
+from ultrafast.engine.prefix_cache import PrefixCache
 from ultrafast.engine.sequence import Sequence
+from ultrafast.engine.tiers import DEFAULT, FAST, FLEX, TIERS, ULTRAFAST, Tiers
 
 _MAX_STEPS = 256  # of a burst; its time limit ends it long before, except with tiny models
+_AGING_S = 10.0  # a request of the shared lane counts as one tier higher after waiting this long, and so on
+_PROMPT_WEIGHT = {ULTRAFAST: 1, FAST: 4, DEFAULT: 2, FLEX: 1}  # of a prompt, in the tokens that one step computes
+# For each step of the whole batch, `fast` streams get so many more of their own. With one among 15 others that makes
+# it three times as fast as them, and them a fifth slower.
+_FAST_STEPS = 2
+
+
+@dataclass(slots=True)
+class Burst:
+    """Several native steps for a set of sequences.
+
+    Attributes:
+        entries: (sequence, most prompt tokens of it in one step).
+        steps, rows, seconds: what became of it so far: steps finished, prompt tokens computed, time.
+    """
+
+    lane: Lane
+    entries: list[tuple[Sequence, int]]
+    max_steps: int
+    steps: int = 0
+    rows: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Burst:
-    """Several native steps for a set of sequences: (sequence, most prompt tokens of it in one step)."""
+class Admitted:
+    """A sequence that has got its slot, and the KV block to copy (source, target) before anything is computed."""
 
-    entries: list[tuple[Sequence, int]]
-    max_steps: int
+    sequence: Sequence
+    copy: tuple[int, int] | None
 
 
 class Scheduler:
-    """First come, first served into a fixed number of slots; all running sequences share every step.
-
-    A sequence gets its slot together with all KV blocks that it can ever need, so that none fails midway. While others
-    decode, prompts advance by small chunks: nobody's next token waits for another's long prompt.
+    """The queue, the running sequences, and their blocks.
 
     Args:
-        num_slots: sequences that run at once.
-        num_blocks: KV blocks of the model.
+        tiers: slots of each tier.
+        pool: KV blocks.
+        cache: of prefixes, over the same pool.
         max_rows: tokens computed in one step.
     """
 
-    def __init__(self, *, num_slots: int, num_blocks: int, max_rows: int) -> None:
-        self.num_slots = num_slots
-        self.num_blocks = num_blocks
+    def __init__(self, *, tiers: Tiers, pool: BlockPool, cache: PrefixCache, max_rows: int) -> None:
+        self.tiers = tiers
+        self.pool = pool
+        self.cache = cache
         self.max_rows = max_rows
-        self.waiting: deque[Sequence] = deque()
+        self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
-        # Last freed, first reused: memory that was touched before is touched again, and the rest never.
-        self._free_blocks = list(range(num_blocks - 1, -1, -1))
-        self._touched: set[int] = set()  # blocks that may hold memory
+        self.suspended: Burst | None = None  # of the shared lane
+        self._leaving: list[Sequence] = []  # gone, but a suspended step still writes to their blocks
+        self._news = False  # since the last look at the queue
+        self._fast_steps_left = 0
 
-    @property
-    def num_free_blocks(self) -> int:
-        return len(self._free_blocks)
+    # ---- coming and going -----------------------------------------------------------------------------------
 
     def add(self, sequence: Sequence) -> None:
-        """Put a sequence at the end of the queue."""
+        """Put a sequence into the queue."""
         self.waiting.append(sequence)
+        self._news = True
 
     def remove(self, sequence: Sequence) -> None:
-        """Take a finished or cancelled sequence out, wherever it is, and free its blocks."""
+        """Take a finished or cancelled sequence out, wherever it is. Its blocks are free once no step needs them."""
         if sequence in self.running:
             self.running.remove(sequence)
+            self._let_go(sequence)
         elif sequence in self.waiting:
             self.waiting.remove(sequence)
-        self.free(sequence.blocks)
-        sequence.blocks = []
+        self._news = True
 
-    def can_admit(self, sequence: Sequence) -> bool:
-        """Whether a slot and all blocks of the sequence are free."""
-        return len(self.running) < self.num_slots and sequence.num_blocks_needed <= len(self._free_blocks)
+    def share_prompt(self, sequence: Sequence) -> None:
+        """Offer the full blocks of a prompt just computed to others."""
+        prompt = sequence.request.prompt_ids
+        full = len(prompt) // KV_BLOCK * KV_BLOCK
+        if full:
+            self.cache.insert(prompt, sequence.blocks, full, sequence.request.cache_salt)
 
-    def admit(self, sequence: Sequence) -> None:
-        """Give the sequence a slot and its blocks."""
-        assert self.can_admit(sequence)
-        sequence.blocks = self.allocate(sequence.num_blocks_needed)
-        self.running.append(sequence)
+    def finished(self, burst: Burst) -> None:
+        """A burst has come back, and is not suspended."""
+        if burst is self.suspended:
+            self.abandoned()
 
-    def allocate(self, count: int) -> list[int]:
-        """Take ``count`` free blocks; the caller has seen that there are as many."""
-        assert count <= len(self._free_blocks)
-        blocks = [self._free_blocks.pop() for _ in range(count)]
-        self._touched.update(blocks)
-        return blocks
+    def abandoned(self) -> None:
+        """The suspended burst is over."""
+        self.suspended = None
+        for sequence in self._leaving:
+            self._release(sequence)
+        self._leaving = []
+        self._news = True  # what it held back can be had now
 
-    def free(self, blocks: list[int]) -> None:
-        """Give blocks back."""
-        self._free_blocks.extend(reversed(blocks))
+    @property
+    def suspended_in_vain(self) -> bool:
+        """Whether all sequences of the suspended burst have left."""
+        return self.suspended is not None and len(self._leaving) == len(self.suspended.entries)
 
-    def forget_idle_blocks(self, keep: int) -> list[int]:
-        """Free blocks that hold memory, but for the ``keep`` that come next; they count as never used from here on."""
-        idle = self._touched.intersection(self._free_blocks[: -keep or None])
-        self._touched -= idle
-        return sorted(idle)
+    def has_work(self, lane: Lane) -> bool:
+        """Whether anything is to be computed in a lane."""
+        return any(sequence.lane is lane for sequence in self.running)
 
-    def schedule(self, prefill_budget: int) -> tuple[list[Sequence], Burst | None]:
-        """Admit who fits, in order of arrival; then the next burst, or None with nothing to run.
+    # ---- admission ------------------------------------------------------------------------------------------
+
+    def admit(self, now: float) -> list[Admitted]:
+        """Give slots and blocks to those who are next: higher tiers first, then who came first.
+
+        Nobody overtakes a sequence of its own or a higher tier that waits for blocks. Who has waited long counts as
+        higher, so no tier starves.
 
         Args:
-            prefill_budget: prompt tokens that one step should compute.
-
-        Returns:
-            The sequences admitted by this call, and the burst.
+            now: seconds on the clock of `Timings`.
         """
+        if not self._news or not self.waiting:
+            return []
+        self._news = False
         admitted = []
-        while self.waiting and self.can_admit(self.waiting[0]):
-            sequence = self.waiting.popleft()
-            self.admit(sequence)
-            admitted.append(sequence)
-        if not self.running:
-            return admitted, None
-        prefilling = [sequence for sequence in self.running if sequence.is_prefilling]
-        num_decoding = len(self.running) - len(prefilling)
-        budget = min(prefill_budget, self.max_rows - num_decoding)
-        share = max(1, budget // len(prefilling)) if prefilling else 1
-        return admitted, Burst([(s, share if s.is_prefilling else 1) for s in self.running], _MAX_STEPS)
+        full: set[str] = set()
+        for sequence in sorted(self.waiting, key=lambda s: (self._rank(s, now), s.timings.arrived)):
+            if sequence.tier in full:
+                continue
+            if not self._take_slot(sequence, now):
+                full.add(sequence.tier)
+                continue
+            found = self._take_blocks(sequence, now)
+            if found is None:
+                break
+            self.waiting.remove(sequence)
+            self.running.append(sequence)
+            admitted.append(found)
+        return admitted
+
+    def _rank(self, sequence: Sequence, now: float) -> int:
+        """0 is first."""
+        rank = TIERS.index(sequence.tier)
+        return rank if rank == 0 else max(1, rank - int((now - sequence.timings.arrived) / _AGING_S))
+
+    def _take_slot(self, sequence: Sequence, now: float) -> bool:
+        policies = self.tiers.policies
+        if sum(other.tier == sequence.tier for other in self.running) >= policies[sequence.tier].slots:
+            return False
+        if sequence.lane is Lane.URGENT:
+            return True
+        if sum(other.lane is Lane.SHARED for other in self.running) < policies[DEFAULT].slots:
+            return True
+        victims = self._victims(sequence, now)
+        if victims:
+            self._preempt(victims[0])
+        return bool(victims)
+
+    def _victims(self, sequence: Sequence, now: float) -> list[Sequence]:
+        """Sequences that must give way to this one, the least entitled first."""
+        in_step = {id(other) for other, _ in self.suspended.entries} if self.suspended else set()
+        rank = TIERS.index(sequence.tier)
+        lower = [s for s in self.running if self._rank(s, now) > rank and id(s) not in in_step]
+        return sorted(lower, key=lambda s: (self._rank(s, now), s.timings.started), reverse=True)
+
+    def _preempt(self, victim: Sequence) -> None:
+        self.running.remove(victim)
+        self._release(victim)
+        victim.num_preempted += 1
+        self.waiting.append(victim)
+        self._news = True
+
+    def _take_blocks(self, sequence: Sequence, now: float) -> Admitted | None:
+        """All blocks that the sequence can need, shared ones first; None if there are too few."""
+        tokens = sequence.token_ids
+        match = self.cache.match(tokens, sequence.request.cache_salt, len(tokens) - 1)
+        own = sequence.num_blocks_needed - len(match.blocks)
+        if not self._make_room(sequence, own, now):
+            self.pool.release(match.blocks)
+            if match.partial:
+                self.pool.release([match.partial[0]])
+            return None
+        sequence.blocks = [*match.blocks, *self.pool.allocate(own)]
+        cached, copy = match.num_tokens, None
+        if match.partial:
+            source, count = match.partial
+            copy = (source, sequence.blocks[len(match.blocks)])
+            cached += count
+            self.pool.release([source])  # nothing is computed before it is copied
+        sequence.begin(cached)
+        return Admitted(sequence, copy)
+
+    def _make_room(self, sequence: Sequence, count: int, now: float) -> bool:
+        """Have ``count`` free blocks: from the cache, then from sequences of lower tiers. All or nothing."""
+        if self.pool.num_free + self.cache.num_evictable < count:
+            victims = self._victims(sequence, now)
+            if self.pool.num_free + self.cache.num_evictable + sum(len(v.blocks) for v in victims) < count:
+                return False
+            for victim in victims:
+                self._preempt(victim)
+                if self.pool.num_free + self.cache.num_evictable >= count:
+                    break
+        if self.pool.num_free < count:
+            self.cache.evict(count - self.pool.num_free)
+        return self.pool.num_free >= count
+
+    def _let_go(self, sequence: Sequence) -> None:
+        if self.suspended is not None and any(other is sequence for other, _ in self.suspended.entries):
+            self._leaving.append(sequence)
+        else:
+            self._release(sequence)
+
+    def _release(self, sequence: Sequence) -> None:
+        count = sequence.num_computed
+        self.cache.insert(sequence.token_ids[:count], sequence.blocks, count, sequence.request.cache_salt)
+        self.pool.release(sequence.blocks)
+        sequence.blocks = []
+
+    # ---- what is computed -----------------------------------------------------------------------------------
+
+    def burst(self, turn: Turn, prefill_budget: int) -> Burst:
+        """The next burst of a lane that has work and is not suspended.
+
+        Args:
+            turn: whose it is.
+            prefill_budget: prompt tokens that one step should compute.
+        """
+        lane = [sequence for sequence in self.running if sequence.lane is turn.lane]
+        fast = [sequence for sequence in lane if sequence.tier == FAST and not sequence.is_prefilling]
+        if not fast or len(fast) == len(lane):
+            max_steps = 1 if turn.slice else _MAX_STEPS
+        elif self._fast_steps_left:
+            lane, max_steps, self._fast_steps_left = fast, 1 if turn.slice else _FAST_STEPS, 0
+        else:
+            max_steps, self._fast_steps_left = 1, _FAST_STEPS
+        return Burst(turn.lane, self._entries(lane, prefill_budget), max_steps)
+
+    def _entries(self, sequences: list[Sequence], prefill_budget: int) -> list[tuple[Sequence, int]]:
+        weights = {s: _PROMPT_WEIGHT[s.tier] for s in sequences if s.is_prefilling}
+        budget = min(prefill_budget, self.max_rows - len(sequences))
+        total = sum(weights.values())
+        return [(s, max(1, budget * weights[s] // total) if s in weights else 1) for s in sequences]
+
+    # ---- for tests ------------------------------------------------------------------------------------------
 
     def check_integrity(self) -> None:
-        """Every block is either free or held by exactly one running sequence."""
-        held = [block for sequence in self.running for block in sequence.blocks]
-        assert sorted(held + self._free_blocks) == list(range(self.num_blocks))
-        assert len(self.running) <= self.num_slots
+        """Every reference to a block is that of the cache or of one sequence that holds it."""
+        holders = [*self.running, *self._leaving]
+        assert all(len(sequence.blocks) == sequence.num_blocks_needed for sequence in holders)
+        self.pool.check_integrity([*self.cache.blocks, *(block for s in holders for block in s.blocks)])
         assert not any(sequence.blocks for sequence in self.waiting)
+        for tier, policy in self.tiers.policies.items():
+            assert sum(sequence.tier == tier for sequence in self.running) <= policy.slots
+        self.cache.check_integrity()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from ultrafast.engine.native import KV_BLOCK, NativeSequence
+from ultrafast.engine.native import KV_BLOCK, Lane, NativeSequence
+from ultrafast.engine.tiers import ULTRAFAST
 from ultrafast.models.detokenize import Detokenizer
 from ultrafast.types import FinishReason, GenerateRequest, Timings, Usage
 
@@ -14,8 +16,11 @@ class Sequence:
     """Running state of one request; hashable by identity.
 
     Attributes:
+        tier: that serves it.
         max_tokens: output tokens at most, the context limit considered.
         num_output: output tokens so far; the end-of-generation token is not part of the output.
+        num_cached: prompt tokens that were found in the prefix cache when it first got a slot; None before.
+        num_preempted: times that it had to give its slot to a higher tier.
         blocks: KV blocks held, for the whole of prompt and output: a sequence that has started can finish.
     """
 
@@ -23,18 +28,21 @@ class Sequence:
     native: NativeSequence
     detokenizer: Detokenizer
     max_tokens: int
+    tier: str = "default"
     timings: Timings = field(default_factory=Timings)
     num_output: int = 0
+    num_cached: int | None = None
+    num_preempted: int = 0
     finish_reason: FinishReason | None = None
     blocks: list[int] = field(default_factory=list)
 
     @property
-    def tier(self) -> str:
-        return self.request.tier
+    def lane(self) -> Lane:
+        return Lane.URGENT if self.tier == ULTRAFAST else Lane.SHARED
 
     @property
     def usage(self) -> Usage:
-        return Usage(len(self.request.prompt_ids), self.num_output)
+        return Usage(len(self.request.prompt_ids), self.num_output, self.num_cached or 0)
 
     @property
     def num_blocks_needed(self) -> int:
@@ -42,5 +50,22 @@ class Sequence:
         return -(-(len(self.request.prompt_ids) + self.max_tokens - 1) // KV_BLOCK)
 
     @property
+    def token_ids(self) -> Seq[int]:
+        """Prompt and all of the output, the end-of-generation token included."""
+        return self.native.handle.tokens if self.native.handle.num_output else self.request.prompt_ids
+
+    @property
+    def num_computed(self) -> int:
+        """Tokens whose keys and values are in the blocks, or will be when the lane's suspended step is finished."""
+        return self.native.handle.num_computed
+
+    @property
     def is_prefilling(self) -> bool:
-        return self.num_output == 0 and self.native.num_pending > 1
+        """Whether several tokens are to be computed before the next comes: of the prompt, or after a preemption."""
+        return self.native.num_pending > 1
+
+    def begin(self, num_cached: int) -> None:
+        """Start, or start again, on `blocks`, of which the first ``num_cached`` positions are computed."""
+        self.native.begin(self.blocks, num_cached)
+        if self.num_cached is None:
+            self.num_cached = num_cached
