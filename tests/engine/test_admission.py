@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.scripted_engine import with_tiers
 from ultrafast.engine.admission import Admission, Ticket
-from ultrafast.engine.tiers import DEFAULT_TIERS, TIERS, Overflow, Tiers
+from ultrafast.engine.tiers import TIERS, Overflow
 from ultrafast.errors import RequestError
-
-
-def tiers(**changes: dict[str, Any]) -> Tiers:
-    """The default tiers with some fields of some changed."""
-    policies = {tier: replace(policy, **changes.get(tier, {})) for tier, policy in DEFAULT_TIERS.policies.items()}
-    return Tiers(policies)
 
 
 def small(**changes: dict[str, Any]) -> Admission:
@@ -29,7 +23,7 @@ def small(**changes: dict[str, Any]) -> Admission:
         "default": {"slots": 4, "queue": 3},
         "flex": {"slots": 2},
     }
-    return Admission(tiers(**{tier: size | changes.get(tier, {}) for tier, size in sizes.items()}))
+    return Admission(with_tiers(**{tier: size | changes.get(tier, {}) for tier, size in sizes.items()}))
 
 
 def refusal(admission: Admission, tier: str, **kwargs: Any) -> RequestError:
