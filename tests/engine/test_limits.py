@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ultrafast import Engine
 from ultrafast.engine.limits import check_request, resolve_max_tokens
+from ultrafast.engine.tiers import Overflow
 from ultrafast.errors import PromptTooLong, RequestError
 from ultrafast.types import GenerateRequest, SamplingParams
 
@@ -94,6 +95,26 @@ def test_what_is_not_is_refused_by_name(engine: Engine, name: str) -> None:
         for call in (engine.check, engine.add):
             with pytest.raises(RequestError):
                 call(request)
+
+
+SERVICE: dict[str, tuple[list[Any], list[Any]]] = {
+    "tier": (["ultrafast", "fast", "default", "flex"], ["", "auto", "Fast", None, 1, ["fast"]]),
+    "overflow": ([None, "default", "queue", "reject", Overflow.QUEUE], ["", "wait", 1, ["queue"]]),
+    "cache_salt": (["", "x" * 256], [None, 1, b"x"]),
+    "deadline_s": ([None, 1e-9, 1, 86400], [0, -1, 86400.1, math.nan, math.inf, True, "1", 10**400]),
+    "prediction": ([(), [0, VOCAB - 1]], [[-1], [VOCAB], [1.0], ["a"], [True]]),
+}
+
+
+@pytest.mark.parametrize("name", SERVICE)
+def test_what_a_request_says_about_its_service(engine: Engine, name: str) -> None:
+    accepted, refused = SERVICE[name]
+    for value in accepted:
+        engine.check(GenerateRequest([5, 6], SamplingParams(), **{name: value}))
+    for value in refused:
+        with pytest.raises(RequestError) as refusal:
+            engine.check(GenerateRequest([5, 6], SamplingParams(), **{name: value}))
+        assert (refusal.value.status, refusal.value.param) == (400, name)
 
 
 def test_a_refusal_disturbs_nobody(engine: Engine) -> None:

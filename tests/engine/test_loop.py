@@ -7,15 +7,16 @@ import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from support.scripted_engine import ScriptedEngine, text_of
-from ultrafast.engine import loop as loop_module
+from support.scripted_engine import ScriptedEngine, text_of, with_tiers
 from ultrafast.engine.loop import EngineLoop
-from ultrafast.engine.stream import StreamCancelled, flushes
-from ultrafast.errors import PromptTooLong, QueueFull, RequestError
+from ultrafast.engine.stream import RequestTiers, StreamCancelled, flushes
+from ultrafast.engine.tiers import TIERS, Overflow
+from ultrafast.errors import PromptTooLong, RequestError
 from ultrafast.types import FinishReason, GenerateRequest, SamplingParams, TokenDelta
 
 
@@ -181,10 +182,10 @@ def test_an_engine_that_cannot_add_fails_that_request_alone(monkeypatch: pytest.
         engine = ScriptedEngine()
         add = engine.add
 
-        def failing_add(request: GenerateRequest) -> Any:
+        def failing_add(request: GenerateRequest, tier: str) -> Any:
             if request.params.max_tokens == 7:
                 raise MemoryError
-            return add(request)
+            return add(request, tier)
 
         monkeypatch.setattr(engine, "add", failing_add)
         async with running(engine) as loop:
@@ -206,20 +207,205 @@ def test_bad_requests_are_refused_at_submit() -> None:
     run(main())
 
 
-def test_a_full_house_is_429(monkeypatch: pytest.MonkeyPatch) -> None:
+def ultrafast(max_tokens: int = 10, **fields: Any) -> GenerateRequest:
+    return replace(ask(max_tokens), tier="ultrafast", **fields)
+
+
+def one_slot(**changes: Any) -> ScriptedEngine:
+    """A paced engine with one ultrafast slot, one that may wait for it, and one slot for all others."""
+    changes = {"slots": 1, "queue": 1} | changes
+    return ScriptedEngine(tiers=with_tiers(ultrafast=changes, default={"slots": 1, "queue": 1}), paced=True)
+
+
+def counts(loop: EngineLoop) -> list[tuple[int, int]]:
+    return [(loop.admission.num_open(tier), loop.admission.num_waiting(tier)) for tier in TIERS]
+
+
+NONE_OPEN = [(0, 0)] * 4
+
+
+def test_a_full_house_is_429() -> None:
     async def main() -> None:
-        monkeypatch.setattr(loop_module, "MAX_OPEN", 2)
-        engine = ScriptedEngine(paced=True)
+        engine = one_slot()
         async with running(engine) as loop:
-            streams = [await loop.submit(ask(2)) for _ in range(2)]
-            with pytest.raises(QueueFull) as refusal:
-                await loop.submit(ask())
+            streams = [await loop.submit(ultrafast(2)) for _ in range(2)]
+            with pytest.raises(RequestError) as refusal:
+                await loop.submit(ultrafast())
+            assert refusal.value.status == 429
+            assert "1 slot, all in use, and 1 request" in refusal.value.message
             assert refusal.value.retry_after
             engine.allow(None)
             for stream in streams:
                 await stream.result()
-            await eventually(lambda: not loop._active)
-            await (await loop.submit(ask(2))).result()
+            assert counts(loop) == NONE_OPEN
+            await (await loop.submit(ultrafast(2))).result()
+
+    run(main())
+
+
+def test_admitted_is_told_when_the_slot_is_there() -> None:
+    async def main() -> None:
+        engine = one_slot()
+        async with running(engine) as loop:
+            first, second = await loop.submit(ultrafast(2)), await loop.submit(ultrafast(3))
+            await first.admitted()
+            waiting = asyncio.create_task(second.admitted())
+            engine.allow(1)
+            await eventually(lambda: engine.num_steps == 1)
+            assert second.ticket.queued
+            assert not waiting.done()
+            assert second.tiers == RequestTiers("ultrafast", "ultrafast", None, None)
+            engine.allow(2)
+            await waiting
+            assert counts(loop)[0] == (1, 0)
+            assert second.tiers == RequestTiers("ultrafast", "ultrafast", "ultrafast", "ultrafast")
+            engine.allow(None)
+            assert (await second.result()).text == text_of(3)
+
+    run(main())
+
+
+def test_the_tiers_of_a_request_that_overflows() -> None:
+    async def main() -> None:
+        engine = one_slot(overflow=Overflow.DEFAULT)
+        async with running(engine) as loop:
+            await loop.submit(ultrafast(2))
+            stream = await loop.submit(ultrafast(2))
+            engine.allow(None)
+            await stream.result()
+            assert stream.tiers == RequestTiers("ultrafast", "default", "default", "default")
+            assert stream.sequence is not None
+            assert stream.sequence.tier == "default"
+
+    run(main())
+
+
+def test_waiting_has_an_end() -> None:
+    async def main() -> None:
+        engine = one_slot(queue_timeout_s=0.001)
+        async with running(engine) as loop:
+            first, second = await loop.submit(ultrafast(200)), await loop.submit(ultrafast())
+
+            async def keep_turning() -> None:
+                while not second.ended:
+                    engine.interrupt()
+                    await asyncio.sleep(0)
+
+            turning = asyncio.create_task(keep_turning())
+            with pytest.raises(RequestError) as refusal:
+                await second.admitted()
+            await turning
+            assert (refusal.value.status, refusal.value.code) == (429, "rate_limit_exceeded")
+            assert "within 0.001 s" in refusal.value.message
+            assert second.tiers == RequestTiers("ultrafast", "ultrafast", None, None)
+            assert counts(loop)[0] == (1, 0)
+            assert loop.stats()["waiting"] == 0
+            assert not first.ended, "whoever has a slot keeps it"
+
+    run(main())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_deadline_ends_a_request_with_what_it_has(whole: bool) -> None:
+    async def main() -> None:
+        engine = one_slot()
+        async with running(engine) as loop:
+            stream = await loop.submit(ultrafast(200, deadline_s=86_400), whole=whole)
+            engine.allow(19)
+            await eventually(lambda: stream.usage.completion_tokens == 19)
+            stream.deadline = 0.0  # it has come
+            engine.interrupt()
+            result = await stream.result()
+            assert result.text == text_of(19)
+            assert result.finish_reason is FinishReason.LENGTH
+            assert stream.tiers.billed == "ultrafast"
+            assert counts(loop) == NONE_OPEN
+            assert loop.stats()["running"] == 0
+
+    run(main())
+
+
+def test_a_deadline_before_the_first_token_is_408() -> None:
+    async def main() -> None:
+        engine = one_slot()
+        async with running(engine) as loop:
+            streams = [await loop.submit(ultrafast(deadline_s=0.001)) for _ in range(2)]
+            for stream in streams:
+                while not stream.ended:
+                    engine.interrupt()
+                    await asyncio.sleep(0)
+                with pytest.raises(RequestError) as failure:
+                    await stream.result()
+                assert (failure.value.status, failure.value.param) == (408, "deadline_s")
+                assert stream.tiers.billed is None
+            assert counts(loop) == NONE_OPEN
+
+    run(main())
+
+
+def test_every_end_gives_the_ticket_back() -> None:
+    """Finished, failed, cancelled with a slot, cancelled while waiting, refused by the engine, closed."""
+
+    async def main() -> None:
+        engine = one_slot(queue=4)
+        async with running(engine) as loop:
+
+            async def becomes(num_open: int, num_waiting: int) -> None:
+                while counts(loop)[0] != (num_open, num_waiting):
+                    engine.interrupt()  # who begins in a step is told of when it ends
+                    await asyncio.sleep(0)
+
+            streams = await loop.submit_all([ultrafast(3)] * 5)
+            await becomes(5, 4)
+            streams[0].cancel()
+            streams[4].cancel()
+            await becomes(3, 2)
+            engine.allow(3)
+            await streams[1].result()
+            await becomes(2, 1)
+            engine.fail_next = RuntimeError("boom")
+            engine.allow(1)
+            with pytest.raises(RequestError):
+                await streams[2].result()
+            await becomes(1, 0)
+            early = await loop.submit(ultrafast())
+            early.cancel()
+            await becomes(1, 0)
+        assert counts(loop) == NONE_OPEN
+
+    run(main())
+
+
+def test_submit_all_is_all_or_none() -> None:
+    async def main() -> None:
+        engine = one_slot()
+        async with running(engine) as loop:
+            with pytest.raises(RequestError) as refusal:
+                await loop.submit_all([ultrafast()] * 3)
+            assert refusal.value.param == "n"
+            assert counts(loop) == NONE_OPEN
+            with pytest.raises(PromptTooLong):
+                await loop.submit_all([ultrafast(), ultrafast(10_000)])
+            assert counts(loop) == NONE_OPEN
+            assert engine.requests == []
+            news = asyncio.Event()
+            streams = await loop.submit_all([ultrafast(2)] * 2, news=news)
+            assert {stream.news for stream in streams} == {news}
+            engine.allow(None)
+            assert [(await stream.result()).text for stream in streams] == [text_of(2)] * 2
+
+    run(main())
+
+
+def test_an_ultrafast_request_preempts_and_others_only_interrupt() -> None:
+    async def main() -> None:
+        engine = one_slot()
+        async with running(engine) as loop:
+            await loop.submit(ask())
+            assert engine.num_preempts == 0
+            await loop.submit(ultrafast())
+            assert engine.num_preempts == 1
+            await eventually(lambda: loop.stats()["running"] == 2)
 
     run(main())
 

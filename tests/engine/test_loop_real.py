@@ -16,7 +16,7 @@ from ultrafast.engine.loop import EngineLoop
 from ultrafast.engine.stream import StreamCancelled
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, Tiers
 from ultrafast.errors import RequestError
-from ultrafast.types import GenerateRequest, SamplingParams, TokenDelta
+from ultrafast.types import FinishReason, GenerateRequest, SamplingParams, TokenDelta
 
 NUM_REQUESTS = 50
 
@@ -164,6 +164,33 @@ def test_refused_requests_among_good_ones(tiny_model_path: Path) -> None:
 
     asyncio.run(main())
     assert_idle(engine)
+
+
+@pytest.mark.parametrize("logprobs", [None, 2])
+def test_a_deadline_leaves_the_beginning_of_the_answer(tiny_model_path: Path, logprobs: int | None) -> None:
+    engine = Engine(tiny_model_path, threads=1)
+    params = SamplingParams(max_tokens=400, ignore_eos=True, logprobs=logprobs)
+
+    async def main() -> None:
+        loop = EngineLoop(engine)
+        loop.start()
+        async with asyncio.timeout(60):
+            stream = await loop.submit(GenerateRequest([5, 6, 7], params, deadline_s=86_400))
+            while not stream.usage.completion_tokens:
+                await asyncio.sleep(0)
+            stream.deadline = 0.0  # it has come
+            results.append(await stream.result())
+            assert stream.usage.completion_tokens == len(results[0].token_ids)
+            await loop.close()
+
+    results: list[TokenDelta] = []
+    asyncio.run(main())
+    assert_idle(engine)
+    assert 0 < len(results[0].token_ids) < 400
+    with Engine(tiny_model_path, threads=1) as alone:
+        limit = len(results[0].token_ids)
+        output = alone.generate([5, 6, 7], max_tokens=limit, ignore_eos=True, logprobs=logprobs)
+    assert answer(results[0]) == (output.text, output.token_ids, output.logprobs or [], FinishReason.LENGTH)
 
 
 def test_closing_the_loop_frees_what_runs(tiny_model_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from support.asgi import Answer, client_of
 from support.scripted_engine import ByteTokenizer, ScriptedEngine, text_of
+from ultrafast.engine.tiers import TIERS
 from ultrafast.errors import RequestError
-from ultrafast.serving.tiers import TIERS, tier_of
+from ultrafast.serving.tiers import tier_of
 from ultrafast.serving.wire.logprobs import logprob_entries
 from ultrafast.types import GenerateRequest, SamplingParams, TokenLogprob
 

@@ -7,11 +7,15 @@ grant ``step`` waits as a long burst would, until granted or interrupted.
 from __future__ import annotations
 
 import codecs
+import operator
 import threading
-from collections import deque
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
+from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, TIERS, ULTRAFAST, Tiers
 from ultrafast.errors import PromptTooLong, RequestError
 from ultrafast.types import FinishReason, GenerateRequest, Prompt, Timings, TokenDelta, TokenLogprob, Usage
 
@@ -34,10 +38,10 @@ class ByteTokenizer:
 class ScriptedSequence:
     """One request's way through the script."""
 
-    def __init__(self, request: GenerateRequest, script: str) -> None:
+    def __init__(self, request: GenerateRequest, tier: str, script: str) -> None:
         self.request = request
-        self.tier = request.tier
-        self.timings = Timings(arrived=1.0)
+        self.tier = tier
+        self.timings = Timings(arrived=time.monotonic())
         self.finish_reason: FinishReason | None = None
         self.num_generated = 0
         for stop in request.params.stop:
@@ -47,7 +51,15 @@ class ScriptedSequence:
 
     @property
     def usage(self) -> Usage:
-        return Usage(len(self.request.prompt_ids), self.num_generated)
+        predicted = bytes(self.request.prediction)
+        accepted = sum(map(operator.eq, predicted, self._script[: self.num_generated]))
+        return Usage(
+            len(self.request.prompt_ids),
+            self.num_generated,
+            cached_tokens=len(self.request.prompt_ids) // 2,
+            accepted_draft_tokens=accepted,
+            rejected_draft_tokens=min(len(predicted), self.num_generated) - accepted,
+        )
 
     def next_delta(self) -> TokenDelta:
         token = self._script[self.num_generated]
@@ -64,13 +76,24 @@ class ScriptedSequence:
             logprobs = [TokenLogprob(token, -0.5, top)]
         return TokenDelta(text, [token], logprobs, self.finish_reason)
 
+    def rest(self) -> str:
+        """What is left of a character that will not be completed."""
+        return self._decoder.decode(b"", final=True)
+
+
+def with_tiers(**changes: dict[str, Any]) -> Tiers:
+    """The default tiers with some fields of some changed."""
+    policies = {tier: replace(policy, **changes.get(tier, {})) for tier, policy in DEFAULT_TIERS.policies.items()}
+    return Tiers(policies)
+
 
 class ScriptedEngine:
     """See the module.
 
     Args:
         script: what every request is answered.
-        num_slots: sequences run at once; the others wait in order.
+        num_slots: sequences of the shared tiers that run at once; the others wait in order.
+        tiers: in place of the default ones with that many slots.
         paced: wait for `allow` before each step; otherwise run freely.
     """
 
@@ -78,16 +101,19 @@ class ScriptedEngine:
     max_context = 4096
     shape = SimpleNamespace(name="Scripted", vocab_size=VOCAB_SIZE)
 
-    def __init__(self, script: str = SCRIPT, *, num_slots: int = 4, paced: bool = False) -> None:
+    def __init__(
+        self, script: str = SCRIPT, *, num_slots: int = 4, tiers: Tiers | None = None, paced: bool = False
+    ) -> None:
         self.tokenizer = ByteTokenizer()
-        self.num_slots = num_slots
+        self.tiers = tiers or with_tiers(default={"slots": num_slots})
         self.fail_next: Exception | None = None  # raised by the next step
         self.closed = False
         self.num_steps = 0
+        self.num_preempts = 0
         self.requests: list[GenerateRequest] = []
         self._script = script
         self._running: list[ScriptedSequence] = []
-        self._waiting: deque[ScriptedSequence] = deque()
+        self._waiting: list[ScriptedSequence] = []
         self._changed = threading.Condition()
         self._granted = 0 if paced else None
         self._interrupted = False
@@ -97,6 +123,10 @@ class ScriptedEngine:
         with self._changed:
             self._granted = None if steps is None or self._granted is None else self._granted + steps
             self._changed.notify_all()
+
+    def preempt(self) -> None:
+        self.num_preempts += 1
+        self.interrupt()
 
     def interrupt(self) -> None:
         with self._changed:
@@ -117,16 +147,14 @@ class ScriptedEngine:
         if any(not 0 <= token < VOCAB_SIZE for token in request.params.logit_bias):
             raise RequestError("no such token id", param="logit_bias")
 
-    def add(self, request: GenerateRequest) -> ScriptedSequence:
+    def add(self, request: GenerateRequest, tier: str | None = None) -> ScriptedSequence:
         self.requests.append(request)
-        sequence = ScriptedSequence(request, self._script)
+        sequence = ScriptedSequence(request, tier or request.tier, self._script)
         self._waiting.append(sequence)
         return sequence
 
     def step(self) -> list[tuple[ScriptedSequence, TokenDelta]]:
-        while self._waiting and len(self._running) < self.num_slots:
-            self._running.append(self._waiting.popleft())
-            self._running[-1].timings.started = 1.0
+        self._start_who_can()
         with self._changed:
             self._changed.wait_for(lambda: self._interrupted or self._granted is None or self._granted)
             self._interrupted = False
@@ -141,6 +169,23 @@ class ScriptedEngine:
         deltas = [(sequence, sequence.next_delta()) for sequence in self._running]
         self._running = [sequence for sequence in self._running if sequence.finish_reason is None]
         return deltas
+
+    def _start_who_can(self) -> None:
+        for sequence in sorted(self._waiting, key=lambda s: TIERS.index(s.tier)):
+            running = [other.tier for other in self._running]
+            policies = self.tiers.policies
+            is_shared = sequence.tier != ULTRAFAST
+            if running.count(sequence.tier) < policies[sequence.tier].slots and not (
+                is_shared and len(running) - running.count(ULTRAFAST) >= policies[DEFAULT].slots
+            ):
+                self._waiting.remove(sequence)
+                self._running.append(sequence)
+                sequence.timings.started = time.monotonic()
+
+    def expire(self, sequence: ScriptedSequence) -> TokenDelta:
+        self.cancel(sequence)
+        sequence.finish_reason = FinishReason.LENGTH
+        return TokenDelta(sequence.rest(), [], None, FinishReason.LENGTH)
 
     def cancel(self, sequence: ScriptedSequence) -> None:
         if sequence in self._running:

@@ -251,6 +251,13 @@ class Engine:
             if sequence.finish_reason is None:
                 self._finish(sequence, FinishReason.CANCELLED)
 
+    def expire(self, sequence: Sequence) -> TokenDelta:
+        """End a request that has tokens with what it has, as if it had reached its ``max_tokens``: its last delta."""
+        with self._lock:
+            text = sequence.detokenizer.flush()  # what might have become a stop string or a whole character
+            self._finish(sequence, FinishReason.LENGTH)
+            return TokenDelta(text, [], None if sequence.request.params.logprobs is None else [], FinishReason.LENGTH)
+
     def interrupt(self) -> None:
         """End the running burst after its current step. Thread-safe, never waits."""
         self._native.interrupt()

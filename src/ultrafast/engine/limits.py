@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from ultrafast.engine.tiers import TIERS, Overflow
 from ultrafast.errors import PromptTooLong, RequestError
 from ultrafast.types import GenerateRequest, SamplingParams
 
 MAX_LOGPROBS = 20
 MAX_STOPS = 16
+MAX_DEADLINE_S = 86400.0
 
 # field: lowest, highest (inclusive)
 _RANGES: dict[str, tuple[float, float]] = {
@@ -26,13 +28,14 @@ _MAX_BIAS = 100.0  # as OpenAI has it: enough to force or to forbid a token
 
 
 def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -> None:
-    """Check prompt and parameters against their ranges and the context.
+    """Check the request against the ranges of its fields and the context.
 
     Raises:
         RequestError: ``param`` names the field.
         PromptTooLong: the prompt leaves no room for output, or not for ``max_tokens``.
     """
     _check_params(request.params, vocab_size)
+    _check_service(request)
     prompt = request.prompt_ids
     if len(prompt) >= max_context:
         raise PromptTooLong(
@@ -40,6 +43,7 @@ def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -
             param="prompt",
         )
     check_prompt(prompt, vocab_size)
+    _check_tokens("prediction", request.prediction, vocab_size)
     asked = request.params.max_tokens
     if asked is not None and len(prompt) + asked > max_context:
         raise PromptTooLong(
@@ -57,9 +61,7 @@ def check_prompt(token_ids: Sequence[int], vocab_size: int) -> None:
     """
     if not token_ids:
         raise RequestError("the prompt is empty: give at least one token", param="prompt")
-    for token in token_ids:
-        if not _is_int(token) or not 0 <= token < vocab_size:
-            raise RequestError(f"token id {_shown(token)} is not in the vocabulary of {vocab_size}", param="prompt")
+    _check_tokens("prompt", token_ids, vocab_size)
 
 
 def resolve_max_tokens(request: GenerateRequest, max_context: int) -> int:
@@ -84,6 +86,29 @@ def _check_params(params: SamplingParams, vocab_size: int) -> None:
         raise RequestError(f"ignore_eos must be true or false, not {_shown(params.ignore_eos)}", param="ignore_eos")
     _check_stop(params.stop)
     _check_logit_bias(params.logit_bias, vocab_size)
+
+
+def _check_service(request: GenerateRequest) -> None:
+    if request.tier not in TIERS:
+        raise RequestError(f"tier must be one of {', '.join(TIERS)}, not {_shown(request.tier)}", param="tier")
+    policies = [policy.value for policy in Overflow]
+    if request.overflow is not None and request.overflow not in policies:
+        raise RequestError(
+            f"overflow must be one of {', '.join(policies)}, not {_shown(request.overflow)}", param="overflow"
+        )
+    if not isinstance(request.cache_salt, str):
+        raise RequestError(f"cache_salt must be a string, not {_shown(request.cache_salt)}", param="cache_salt")
+    deadline = request.deadline_s
+    if deadline is not None and not (_is_number(deadline) and 0 < deadline <= MAX_DEADLINE_S):
+        raise RequestError(
+            f"deadline_s must be a number above 0, up to {MAX_DEADLINE_S:g}, not {_shown(deadline)}", param="deadline_s"
+        )
+
+
+def _check_tokens(name: str, token_ids: Sequence[int], vocab_size: int) -> None:
+    for token in token_ids:
+        if not _is_int(token) or not 0 <= token < vocab_size:
+            raise RequestError(f"token id {_shown(token)} is not in the vocabulary of {vocab_size}", param=name)
 
 
 def _check_stop(stop: Any) -> None:

@@ -3,11 +3,12 @@
 ::
 
     event loop                              engine thread
-    submit ──► arrived ─┐                   wait ► admit ► step ► deliver, for ever
+    submit ──► arrived ─┐                   wait ► add ► expire ► step ► deliver, for ever
     cancel ──► cancelled┴─ wakes, and ends the running burst early
     TokenStream ◄── one call_soon_threadsafe per step, whatever the number of streams
 
-Without work the thread sleeps on a condition: no polling, so an idle server uses no CPU.
+`Admission` is asked at submission, and told of the end of every request. Without work the thread sleeps on a condition:
+no polling, so an idle server uses no CPU. Time limits are looked at once a turn: who waits or runs keeps turns coming.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
+from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
+from ultrafast.engine.admission import Admission
 from ultrafast.engine.stream import TokenStream, merge
-from ultrafast.errors import QueueFull, RequestError
+from ultrafast.engine.tiers import ULTRAFAST, Overflow
+from ultrafast.errors import RequestError
 from ultrafast.types import GenerateRequest, TokenDelta
 
 if TYPE_CHECKING:
     from ultrafast.engine.engine import Engine
     from ultrafast.engine.sequence import Sequence
+    from ultrafast.engine.stream import Item
 
-__all__ = ["MAX_OPEN", "EngineLoop", "TokenStream"]
-
-MAX_OPEN = 1024  # requests held at once, running or waiting; beyond, 429: a queue without end helps nobody
+__all__ = ["EngineLoop", "TokenStream"]
 
 _log = logging.getLogger(__name__)
-_Outcome = list[tuple[TokenStream, TokenDelta | RequestError]]
+_Outcome = list[tuple[TokenStream, "Item"]]
 
 
 class EngineLoop:
@@ -42,6 +46,7 @@ class EngineLoop:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.admission = Admission(engine.tiers)
         self._changed = threading.Condition()  # guards the four below; notified on every change of them
         self._arrived: list[TokenStream] = []
         self._cancelled: list[TokenStream] = []
@@ -61,27 +66,40 @@ class EngineLoop:
     async def submit(
         self, request: GenerateRequest, *, news: asyncio.Event | None = None, whole: bool = False
     ) -> TokenStream:
-        """Queue a request and return the stream of its tokens.
+        """Queue one request; see `submit_all`."""
+        (stream,) = await self.submit_all([request], news=news, whole=whole)
+        return stream
+
+    async def submit_all(
+        self, requests: Seq[GenerateRequest], *, news: asyncio.Event | None = None, whole: bool = False
+    ) -> list[TokenStream]:
+        """Queue requests, all or none, and return the streams of their tokens.
 
         Args:
-            request: checked here, so that a bad one is refused before anything runs.
-            news: event to set when the stream has something; several streams may share one.
+            requests: of one tier and overflow policy; checked here, so that a bad one is refused before anything runs.
+            news: event to set when a stream has something; by default one for all of them.
             whole: bring everything as one delta at the end, without a wake-up of the event loop before.
 
         Raises:
-            RequestError: the engine refuses the request (400), is draining (503) or holds `MAX_OPEN` (429).
+            RequestError: the engine refuses a request (400), their tier is full (429), or the loop is draining (503).
         """
-        self.engine.check(request)
-        stream = TokenStream(request, news or asyncio.Event(), cancel=self._cancel, whole=whole)
+        for request in requests:
+            self.engine.check(request)
+        news = news or asyncio.Event()
+        tier = requests[0].tier
+        overflow = None if requests[0].overflow is None else Overflow(requests[0].overflow)
         with self._changed:
             if self._draining:
                 raise _shutting_down()
-            if len(self._arrived) + len(self._active) >= MAX_OPEN:
-                raise QueueFull(f"{MAX_OPEN} requests are already running or waiting; try again later")
-            self._arrived.append(stream)
+            ticket = self.admission.admit(tier, overflow=overflow, count=len(requests))
+            streams = [TokenStream(r, ticket, news, cancel=self._cancel, whole=whole) for r in requests]
+            self._arrived.extend(streams)
             self._changed.notify_all()
-        self.engine.interrupt()
-        return stream
+        if ticket.admitted == ULTRAFAST:
+            self.engine.preempt()
+        else:
+            self.engine.interrupt()
+        return streams
 
     def stats(self) -> dict[str, int]:
         """The engine's counts (running, waiting, free_blocks, num_blocks) as of its last turn."""
@@ -124,14 +142,18 @@ class EngineLoop:
         while self._wait_for_work():
             outcome: _Outcome = []
             try:
-                self._admit(outcome)
+                self._take_up(outcome)
+                self._expire(outcome)
                 self._step(outcome)
             except Exception:
                 _log.exception("an engine step failed")
                 self._fail_running(outcome)
             self._stats = self.engine.stats()
             self._deliver(outcome)
-        self._deliver([(stream, _shutting_down()) for stream in [*self._active.values(), *self._arrived]])
+        left = [*self._active.values(), *self._arrived]
+        for stream in left:
+            self._end(stream)
+        self._deliver([(stream, _shutting_down()) for stream in left])
         self.engine.close()
 
     def _wait_for_work(self) -> bool:
@@ -142,59 +164,102 @@ class EngineLoop:
             self._changed.wait_for(lambda: self._closing or self._arrived or self._cancelled or self._active)
             return not self._closing
 
-    def _admit(self, outcome: _Outcome) -> None:
+    def _take_up(self, outcome: _Outcome) -> None:
         """Give the engine what arrived, and take from it what was cancelled."""
         with self._changed:
             arrived, cancelled = self._arrived, self._cancelled
             self._arrived, self._cancelled = [], []
             # Still under the lock: a draining caller must not see a moment with the request in neither place.
             for stream in arrived:
-                if not stream.cancelled:
+                if stream.cancelled:
+                    self._end(stream)
+                else:
                     self._add(stream, outcome)
         for stream in cancelled:
-            sequence = stream.sequence
-            if sequence is not None and sequence in self._active:
-                del self._active[sequence]
-                self.engine.cancel(sequence)
+            if stream.sequence in self._active:
+                self._drop(stream)
         if arrived or cancelled:
             self._stats = self.engine.stats()  # told before the burst, not after it
 
     def _add(self, stream: TokenStream, outcome: _Outcome) -> None:
         try:
-            stream.sequence = self.engine.add(stream.request)
+            stream.sequence = self.engine.add(stream.request, tier=stream.ticket.admitted)
             self._active[stream.sequence] = stream
-        except RequestError as error:
+        except Exception as error:
+            self._end(stream)
+            if not isinstance(error, RequestError):
+                _log.exception("the engine could not take a request")
+                error = _engine_failed()
             outcome.append((stream, error))
-        except Exception:
-            _log.exception("the engine could not take a request")
-            outcome.append((stream, _engine_failed()))
+
+    def _expire(self, outcome: _Outcome) -> None:
+        """End what has waited for a slot, or lasted, as long as it may."""
+        now = time.monotonic()
+        for sequence, stream in list(self._active.items()):
+            if stream.ticket.queued and now >= stream.submitted + self._queue_timeout_s(stream):
+                self._drop(stream)
+                outcome.append((stream, self.admission.waited_in_vain(stream.ticket)))
+            elif now >= stream.deadline:
+                if sequence.usage.completion_tokens:
+                    self._pass_on(stream, self.engine.expire(sequence), outcome)
+                else:
+                    self._drop(stream)
+                    outcome.append((stream, _too_late(stream.request)))
 
     def _step(self, outcome: _Outcome) -> None:
         if not self._active:
             return
-        for sequence, delta in self.engine.step():
-            stream = self._active[sequence]
-            if delta.finish_reason is not None:
-                del self._active[sequence]
-            if stream.whole:
-                stream.withheld.append(delta)
-                if delta.finish_reason is None:
-                    continue
-                delta = merge(stream.withheld)
-            outcome.append((stream, delta))
+        deltas = self.engine.step()
+        self._tell_who_started(outcome)
+        for sequence, delta in deltas:
+            self._pass_on(self._active[sequence], delta, outcome)
+
+    def _tell_who_started(self, outcome: _Outcome) -> None:
+        for sequence, stream in self._active.items():
+            if stream.ticket.queued and sequence.timings.started:
+                stream.ticket = self.admission.started(stream.ticket)
+                outcome.append((stream, stream.ticket))
+
+    def _pass_on(self, stream: TokenStream, delta: TokenDelta, outcome: _Outcome) -> None:
+        if delta.finish_reason is not None:
+            self._end(stream)
+        if stream.whole:
+            stream.withheld.append(delta)
+            if delta.finish_reason is None:
+                return
+            delta = merge(stream.withheld)
+        outcome.append((stream, delta))
 
     def _fail_running(self, outcome: _Outcome) -> None:
         """After a failed step: fail the requests it may have touched, keep those that had not begun.
 
         When none had begun, the step failed on taking one up; all fail, or the next step would fail again.
         """
-        begun = [sequence for sequence in self._active if sequence.timings.started]
-        for sequence in begun or list(self._active):
-            outcome.append((self._active.pop(sequence), _engine_failed()))
+        begun = [stream for sequence, stream in self._active.items() if sequence.timings.started]
+        for stream in begun or list(self._active.values()):
+            outcome.append((stream, _engine_failed()))
             try:
-                self.engine.cancel(sequence)
+                self._drop(stream)
             except Exception:
                 _log.exception("the engine could not drop a failed request")
+
+    def _drop(self, stream: TokenStream) -> None:
+        """End a request that has not finished."""
+        self._end(stream)
+        assert stream.sequence is not None
+        self.engine.cancel(stream.sequence)
+
+    def _end(self, stream: TokenStream) -> None:
+        """A request leaves, whatever way: exactly once for each, as it is in ``_arrived`` or in ``_active`` before."""
+        sequence = stream.sequence
+        started = 0.0
+        if sequence is not None:
+            del self._active[sequence]
+            started = sequence.timings.started
+        self.admission.release(stream.ticket, length_s=time.monotonic() - started if started else None)
+
+    def _queue_timeout_s(self, stream: TokenStream) -> float:
+        return self.engine.tiers.policies[stream.ticket.admitted].queue_timeout_s
 
     def _deliver(self, outcome: _Outcome) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, _Outcome] = {}
@@ -219,6 +284,16 @@ def _engine_failed() -> RequestError:
         status=500,
         type="server_error",
         code="server_error",
+    )
+
+
+def _too_late(request: GenerateRequest) -> RequestError:
+    return RequestError(
+        f"The deadline of {request.deadline_s:g} s passed before the first token.",
+        status=408,
+        type="timeout_error",
+        code="deadline_exceeded",
+        param="deadline_s",
     )
 
 

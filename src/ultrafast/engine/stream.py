@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ultrafast.engine.admission import Ticket
 from ultrafast.errors import RequestError
 from ultrafast.types import GenerateRequest, Timings, TokenDelta, Usage
 
@@ -17,22 +21,47 @@ class StreamCancelled(Exception):  # not a fault: somebody called cancel()
     """The stream was cancelled, so nothing more will come."""
 
 
+Item = TokenDelta | Ticket | RequestError
+"""What a stream is told: new tokens, that its waiting for a slot is over, or that it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTiers:
+    """The tiers of one request.
+
+    Attributes:
+        asked: what the client asked for.
+        admitted: what the door let it into; the answer names this one.
+        served: what it ran in: the admitted one, or None as long as it has no slot.
+        billed: the served one, or None for a request that failed without a token.
+    """
+
+    asked: str
+    admitted: str
+    served: str | None
+    billed: str | None
+
+
 class TokenStream:
     """An async iterator of `TokenDelta`; what its reader has not taken yet is merged into one delta.
 
-    Memory is bounded by the request's ``max_tokens``, however slow the reader. Everything but ``sequence`` and
-    ``withheld`` belongs to the event loop that submitted the request.
+    Memory is bounded by the request's ``max_tokens``, however slow the reader. Everything but ``sequence``,
+    ``ticket`` and ``withheld`` belongs to the event loop that submitted the request.
     """
 
     def __init__(
         self,
         request: GenerateRequest,
+        ticket: Ticket,
         news: asyncio.Event,
         *,
         cancel: Callable[[TokenStream], None],
         whole: bool = False,
     ) -> None:
         self.request = request
+        self.ticket = ticket  # changed by the engine thread when the waiting for a slot is over
+        self.submitted = time.monotonic()
+        self.deadline = math.inf if request.deadline_s is None else self.submitted + request.deadline_s
         self.whole = whole  # all comes as one delta at the end
         self.news = news  # set when there is something to take
         self.event_loop = asyncio.get_running_loop()
@@ -56,13 +85,35 @@ class TokenStream:
 
     @property
     def tier(self) -> str:
-        """The tier that serves the request."""
-        return self.sequence.tier if self.sequence else self.request.tier
+        """The tier that serves the request, or will."""
+        return self.ticket.admitted
+
+    @property
+    def tiers(self) -> RequestTiers:
+        """The tiers of this request; final once the stream has ended."""
+        served = self.ticket.admitted if self.timings.started else None
+        refused = self._error is not None and not self.usage.completion_tokens
+        return RequestTiers(self.ticket.asked, self.ticket.admitted, served, None if refused else served)
 
     @property
     def exhausted(self) -> bool:
         """Ended well, and all of it taken."""
         return self.ended and not (self._pending or self._error or self.cancelled)
+
+    async def admitted(self) -> None:
+        """Wait until the request has a slot, if it was let in to wait for one.
+
+        Raises:
+            RequestError: there was none in time (429, or 408 for the request's own deadline), or the request failed.
+            StreamCancelled: `cancel` was called.
+        """
+        while self.ticket.queued and not self.ended:
+            self.news.clear()
+            await self.news.wait()
+        if self.cancelled:
+            raise StreamCancelled
+        if self._error is not None and not self._pending:
+            raise self._error
 
     def cancel(self) -> None:
         """End the request now and free its slot; nothing if it has ended already."""
@@ -73,14 +124,14 @@ class TokenStream:
         self.news.set()
         self._cancel(self)
 
-    def receive(self, item: TokenDelta | RequestError) -> None:
-        """Take in what the engine made; called on the event loop."""
+    def receive(self, item: Item) -> None:
+        """Take in what the engine thread has to tell; called on the event loop."""
         if self.ended:
             return
         if isinstance(item, RequestError):
             self._error = item
             self.ended = True
-        else:
+        elif isinstance(item, TokenDelta):
             self._pending.append(item)
             self.ended = item.finish_reason is not None
         self.news.set()
@@ -163,6 +214,6 @@ async def flushes(
         news.clear()
         batch = [(index, delta) for index, stream in live.items() if (delta := stream.take())]
         live = {index: stream for index, stream in live.items() if not stream.exhausted}
-        next_flush = clock() + interval_s
         if batch:
+            next_flush = clock() + interval_s
             yield batch

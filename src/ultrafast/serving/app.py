@@ -22,11 +22,11 @@ from starlette.routing import Route
 
 from ultrafast import __version__
 from ultrafast.engine.loop import EngineLoop
+from ultrafast.engine.tiers import TIERS
 from ultrafast.errors import RequestError
 from ultrafast.serving.edge import Edge
 from ultrafast.serving.errors import json_response, on_http_exception, on_request_error
 from ultrafast.serving.generate import require_model
-from ultrafast.serving.tiers import TIERS
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.responses import create_response
 

@@ -1,23 +1,21 @@
 """Service tiers on the wire: which words a request may use, and which tier each means.
 
-The echo is the serving tier's own name: always one of `TIERS`, never ``auto``, ``scale`` or an alias.
+The echo is the serving tier's own name: always one of `engine.tiers.TIERS`, never ``auto``, ``scale`` or an alias.
 """
 
 from __future__ import annotations
 
+from ultrafast.engine.tiers import DEFAULT, FAST, FLEX, ULTRAFAST
 from ultrafast.errors import RequestError
 
-TIERS = ("ultrafast", "fast", "default", "flex")
-"""The tiers, fastest first."""
-
 _TIER_OF = {
-    "auto": "default",
-    "default": "default",
-    "scale": "default",
-    "flex": "flex",
-    "priority": "fast",
-    "fast": "fast",
-    "ultrafast": "ultrafast",
+    "auto": DEFAULT,
+    "default": DEFAULT,
+    "scale": DEFAULT,
+    "flex": FLEX,
+    "priority": FAST,
+    "fast": FAST,
+    "ultrafast": ULTRAFAST,
 }
 
 
@@ -28,7 +26,7 @@ def tier_of(service_tier: str | None) -> str:
         RequestError: 400 listing the accepted values.
     """
     if service_tier is None:
-        return "default"
+        return DEFAULT
     tier = _TIER_OF.get(service_tier)
     if tier is None:
         raise RequestError(
