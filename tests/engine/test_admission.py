@@ -89,8 +89,16 @@ def test_the_shared_tiers_share_slots_and_leave_ultrafast_its_own() -> None:
     admission.admit("fast")
     error = refusal(admission, "flex")
     assert error.message.startswith("fast, default, flex share 4 slots, all in use, and 0 requests wait")
-    assert admission.admit("fast") == Ticket("fast", "default", queued=True)
+    assert admission.admit("default").queued
     assert not admission.admit("ultrafast", count=2).queued
+
+
+def test_lower_tiers_do_not_fill_a_higher_one() -> None:
+    admission = small()
+    admission.admit("flex", count=2)
+    admission.admit("default", count=4)  # `flex` gives way
+    assert admission.admit("fast", count=2) == Ticket("fast", "fast", queued=False)  # and so does `default`
+    assert admission.admit("fast") == Ticket("fast", "default", queued=True)
 
 
 POLICIES = list(Overflow)

@@ -1,7 +1,8 @@
 """The door: which tier a request gets, and whether it waits. Decided once, from counts; the engine keeps to it.
 
 A tier has a free slot while fewer of its requests are open (running or waiting) than it has slots; ``fast``,
-``default`` and ``flex`` together also have no more than ``default`` has. Without one, the tier's `Overflow` decides.
+``default`` and ``flex`` together also have no more than ``default`` has, where the lower ones give way to the higher.
+Without one, the tier's `Overflow` decides.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class Admission:
         own = (slots - self._open[tier], slots, f"{tier} has")
         if tier == ULTRAFAST:
             return [own]
-        return [own, (shared - sum(self._open[other] for other in _SHARED), shared, f"{', '.join(_SHARED)} share")]
+        higher = _SHARED[: _SHARED.index(tier) + 1]  # the lower ones give way
+        return [own, (shared - sum(self._open[other] for other in higher), shared, f"{', '.join(higher)} share")]
 
     def _num_free(self, tier: str) -> int:
         return max(0, min(self._limits(tier))[0])
