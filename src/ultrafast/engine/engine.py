@@ -124,7 +124,8 @@ class Engine:
 
         Args:
             prompt: raw text, chat messages or token ids.
-            **params: fields of `SamplingParams`, such as ``max_tokens=64, temperature=0, seed=0, stop=["\\n"]``.
+            **params: fields of `SamplingParams`, such as ``max_tokens=64, temperature=0, seed=0, stop=["\\n"]``; and
+                ``tier``, ``prediction`` (token ids, or text) and ``cache_salt`` of `GenerateRequest`.
 
         Raises:
             RequestError: the request is wrong or does not fit; ``param`` names the field.
@@ -427,12 +428,15 @@ class Engine:
 
     def _request(self, prompt: Prompt, params: dict[str, Any]) -> GenerateRequest:
         given = {name: value for name, value in params.items() if value is not None}  # None: the default
+        how = {name: given.pop(name) for name in ("tier", "prediction", "cache_salt") if name in given}
         unknown = given.keys() - {field.name for field in fields(SamplingParams)}
         if unknown:
             raise TypeError(f"unknown parameter {', '.join(sorted(unknown))}; see ultrafast.SamplingParams")
         if isinstance(given.get("stop"), str):
             given["stop"] = (given["stop"],)
-        return GenerateRequest(self.encode_prompt(prompt), SamplingParams(**given))
+        if isinstance(how.get("prediction"), str):
+            how["prediction"] = self.tokenizer.encode(how["prediction"])
+        return GenerateRequest(self.encode_prompt(prompt), SamplingParams(**given), **how)
 
     def _begin(self, request: GenerateRequest) -> Sequence:
         with self._lock:  # held throughout, or another thread's step could bring a delta before the mailbox is there
