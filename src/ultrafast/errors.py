@@ -12,7 +12,7 @@
     └── RequestError         a request cannot be served; carries what HTTP needs
         ├── PromptTooLong    prompt (plus output) does not fit the context
         ├── TemplateError    the chat template refused the messages or broke its bounds
-        └── QueueFull        no room to wait; try again later
+        └── QueueFull        no slot, and no room to wait or none in time; try again later
 
 Messages say what was wrong, where, and what to do. The service maps ``RequestError`` to its status; the
 command line prints any of them as one line.
@@ -102,9 +102,7 @@ class TemplateError(RequestError):
 
 
 class QueueFull(RequestError):
-    """No room to wait for a slot."""
+    """No slot is free, and there is no room to wait for one, or none came free in time."""
 
-    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
-        super().__init__(
-            message, status=429, type="rate_limit_error", code="rate_limit_exceeded", retry_after=retry_after
-        )
+    def __init__(self, message: str, *, code: str = "rate_limit_exceeded", retry_after: float = 1.0) -> None:
+        super().__init__(message, status=429, type="rate_limit_error", code=code, retry_after=retry_after)

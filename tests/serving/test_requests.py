@@ -78,6 +78,18 @@ def post(path: str, body: Any, engine: ScriptedEngine | None = None) -> Answer:
         (CHAT, chat(stream="yes"), "stream"),
         (CHAT, chat(service_tier="warp"), "service_tier"),
         (CHAT, chat(service_tier=5), "service_tier"),
+        (CHAT, chat(service_tier_overflow="wait"), "service_tier_overflow"),
+        (CHAT, chat(service_tier="flex", service_tier_overflow="queue"), "service_tier_overflow"),
+        (CHAT, chat(cache_salt="x" * 257), "cache_salt"),
+        (CHAT, chat(deadline_s=0), "deadline_s"),
+        (CHAT, chat(deadline_s=86400.5), "deadline_s"),
+        (CHAT, chat(prediction="text"), "prediction"),
+        (CHAT, chat(prediction={"type": "content"}), "prediction.content"),
+        (CHAT, chat(prediction={"type": "file", "content": ""}), "prediction.type"),
+        (CHAT, chat(prediction={"type": "content", "content": [{"type": "image_url"}]}), "prediction.content[0]"),
+        (RESPONSES, responses(service_tier_overflow=True), "service_tier_overflow"),
+        (RESPONSES, responses(cache_salt=5), "cache_salt"),
+        (RESPONSES, responses(deadline_s="soon"), "deadline_s"),
         (CHAT, chat(metadata={"k": 5}), "metadata"),
         (CHAT, chat(metadata={"k" * 65: "v"}), "metadata"),
         (CHAT, chat(metadata={str(i): "v" for i in range(17)}), "metadata"),
@@ -225,7 +237,7 @@ def test_unknown_fields_and_nulls_are_ignored() -> None:
         ["temperature", "top_p", "n", "stop", "seed", "logit_bias", "stream", "service_tier", "tools"]
     )
     for path, body in [
-        (CHAT, chat(**nulls, prediction={"type": "content"}, verbosity="low", x=[[{}]])),
+        (CHAT, chat(**nulls, prediction=None, verbosity="low", x=[[{}]])),
         (RESPONSES, responses(**nulls, client_metadata={}, include=["reasoning.encrypted_content"], image={})),
         (CHAT, chat(tools=[{"type": "function"}], tool_choice="none")),
         (RESPONSES, responses(tools=[{"type": "function"}], tool_choice="none")),
@@ -267,6 +279,53 @@ def test_chat_fields_reach_the_engine() -> None:
     )
     assert engine.requests[0].params == expected
     assert [request.params.seed for request in engine.requests] == [2**63 - 1, 0]
+
+
+def test_what_is_said_about_the_service_reaches_the_engine() -> None:
+    engine = ScriptedEngine()
+    fields = {"service_tier": "ultrafast", "service_tier_overflow": "reject", "cache_salt": "s", "deadline_s": 50}
+    parts = [{"type": "text", "text": "Speed "}, {"type": "text", "text": "is"}]
+    prediction = {"type": "content", "content": parts}
+    post_all([(CHAT, chat(**fields, prediction=prediction)), (RESPONSES, responses(**fields)), (CHAT, chat())], engine)
+    said = [(r.tier, r.overflow, bytes(r.prediction), r.cache_salt, r.deadline_s) for r in engine.requests]
+    assert said == [
+        ("ultrafast", "reject", b"Speed is", "s", 50.0),
+        ("ultrafast", "reject", b"", "s", 50.0),
+        ("default", None, b"", "", None),
+    ]
+
+
+def test_a_prediction_longer_than_the_context_is_cut() -> None:
+    engine = ScriptedEngine()
+    assert post(CHAT, chat(prediction={"type": "content", "content": "x" * 100_000}), engine).status == 200
+    (request,) = engine.requests
+    assert len(request.prompt_ids) + len(request.prediction) == engine.max_context
+
+
+def test_usage_tells_of_caches_and_predictions() -> None:
+    prediction = {"type": "content", "content": "Spend"}
+    answer, streamed, response = post_all(
+        [
+            (CHAT, chat(n=2, prediction=prediction)),
+            (CHAT, chat(n=2, prediction=prediction, stream=True, stream_options={"include_usage": True})),
+            (RESPONSES, responses()),
+        ]
+    )
+    usage = answer.json()["usage"]
+    assert usage["prompt_tokens_details"] == {"cached_tokens": usage["prompt_tokens"] // 2}
+    assert usage["completion_tokens_details"] == {
+        "reasoning_tokens": 0,
+        "accepted_prediction_tokens": 6,
+        "rejected_prediction_tokens": 0,
+    }
+    assert streamed.events()[-2][1]["usage"] == usage
+    usage = response.json()["usage"]
+    assert usage["input_tokens_details"]["cached_tokens"] == usage["input_tokens"] // 2
+    assert usage["output_tokens_details"] == {
+        "reasoning_tokens": 0,
+        "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0,
+    }
 
 
 def test_defaults_are_those_of_the_api() -> None:

@@ -46,11 +46,13 @@ class Client:
     """A client of one application.
 
     Attributes:
+        loop: of the application's first model.
         silent: announces bodies and never sends them.
     """
 
     def __init__(self, app: Starlette) -> None:
         self.app = app
+        self.loop: EngineLoop = next(iter(app.state.loops.values()))
         self.silent = False
 
     async def post(self, path: str, body: Any, **kwargs: Any) -> Answer:
@@ -117,8 +119,8 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(engine: Any, *, loopback_only: bool = True) -> AsyncIterator[Client]:
-    """A client of a fresh application on that engine, within its lifespan."""
-    app = create_app(EngineLoop(engine), loopback_only=loopback_only)
+async def client_of(*engines: Any, **options: Any) -> AsyncIterator[Client]:
+    """A client of a fresh application on those engines, within its lifespan; ``options`` of `create_app`."""
+    app = create_app([EngineLoop(engine) for engine in engines], **options)
     async with app.router.lifespan_context(app):
         yield Client(app)

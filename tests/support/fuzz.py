@@ -68,6 +68,9 @@ def valid_body(path: str, model: str, rng: random.Random) -> dict[str, Any]:
         "top_logprobs": 2,
         "stream": rng.random() < 0.5,
         "service_tier": rng.choice(["auto", "default", "flex", "priority", "fast", "ultrafast"]),
+        "service_tier_overflow": rng.choice([None, "reject"]),
+        "cache_salt": rng.choice(["", "a"]),
+        "deadline_s": 1000.5,
         "metadata": {"a": "b"},
         "user": "u",
         "store": False,
@@ -107,6 +110,7 @@ def valid_body(path: str, model: str, rng: random.Random) -> dict[str, Any]:
         "frequency_penalty": -0.5,
         "logit_bias": {"5": 1.5},
         "stream_options": {"include_usage": True},
+        "prediction": {"type": "content", "content": rng.choice(["Hi 🚀", parts[:1]])},
         "response_format": {"type": "text"},
     }
 
@@ -158,8 +162,11 @@ def _mutate_bytes(raw: bytes, rng: random.Random) -> bytes:
 
 def check(answer: Answer) -> None:
     """Whole, and in the API's shape."""
-    assert answer.status in (200, 400, 404), (answer.status, answer.body[:500])
-    if answer.status != 200:
+    assert answer.status in (200, 400, 404, 429), (answer.status, answer.body[:500])
+    if answer.status == 429:  # a tier was full
+        assert answer.error["type"] == "rate_limit_error"
+        assert int(answer.headers["retry-after"]) >= 1
+    elif answer.status != 200:
         assert answer.error["message"]
         assert answer.error["type"] == "invalid_request_error"
     elif answer.headers["content-type"].startswith("text/event-stream"):
@@ -191,7 +198,7 @@ async def fuzz(client: Client, model: str, *, num_bodies: int, seed: int) -> Cou
     async with asyncio.TaskGroup() as group:
         for _ in range(_AT_ONCE):
             group.create_task(sender())
-    stats = client.app.state.engine_loop.stats()
+    stats = client.loop.stats()
     assert stats["running"] == stats["waiting"] == 0
     assert stats["free_blocks"] + stats["cached_blocks"] == stats["num_blocks"]
     return statuses

@@ -27,6 +27,7 @@ class ByteTokenizer:
     """Token ids are bytes."""
 
     vocab_size = VOCAB_SIZE
+    longest_token = 1
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

@@ -23,7 +23,7 @@ def main() -> None:
         engine.allow(None)
 
     threading.Thread(target=grant, daemon=True).start()
-    run(EngineLoop(engine), bind("127.0.0.1", 0), started_at=time.monotonic())  # type: ignore[arg-type]
+    run([EngineLoop(engine)], bind("127.0.0.1", 0), started_at=time.monotonic())  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def served(engine: Any) -> Iterator[Served]:
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     loop = EngineLoop(engine)
-    server = Server(loop, listener, started_at=time.monotonic())
+    server = Server([loop], listener, started_at=time.monotonic())
     thread = threading.Thread(target=server.run)
     thread.start()
     ready = threading.Event()

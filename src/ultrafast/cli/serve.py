@@ -33,4 +33,4 @@ def serve(
     listener = bind(host, port)  # before the model: a port in use is told at once
     ensure_on_disk(model)
     engine = Engine(model, threads=threads, isa=isa, context=context)
-    run(EngineLoop(engine), listener, started_at=started_at)
+    run([EngineLoop(engine)], listener, started_at=started_at)

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from ultrafast.engine.tiers import DEFAULT, FLEX, TIERS, ULTRAFAST, Overflow, Tiers
-from ultrafast.errors import RequestError
+from ultrafast.errors import QueueFull, RequestError
 
 _SHARED = tuple(tier for tier in TIERS if tier != ULTRAFAST)
 _STRICTNESS = tuple(Overflow)  # a request may go down this list, not up
@@ -61,8 +61,8 @@ class Admission:
             A ticket that each of them gives back once.
 
         Raises:
-            RequestError: 429 with the numbers and ``retry_after`` when there is no room; 400 when ``overflow`` asks
-                for more than the policy grants, or ``count`` for more than there ever is.
+            QueueFull: there is no room; the message has the numbers.
+            RequestError: ``overflow`` asks for more than the policy grants, or ``count`` for more than there ever is.
         """
         tier, rule = asked, self._rule(asked, overflow)
         with self._lock:
@@ -97,7 +97,7 @@ class Admission:
             if length_s is not None:
                 self._lengths_s[ticket.admitted].append(length_s)
 
-    def waited_in_vain(self, ticket: Ticket) -> RequestError:
+    def waited_in_vain(self, ticket: Ticket) -> QueueFull:
         """The 429 for a request that has waited as long as its tier allows."""
         limit_s = self._policies[ticket.admitted].queue_timeout_s
         with self._lock:
@@ -152,12 +152,10 @@ class Admission:
         problem = f"{whose} {_counted(slots, 'slot')}, {in_use}, and {_counted(self._waiting[tier], 'request')} wait"
         return self._too_busy(tier, problem + (f": no room for {count} at once" if count > 1 else ""))
 
-    def _too_busy(self, tier: str, problem: str) -> RequestError:
+    def _too_busy(self, tier: str, problem: str) -> QueueFull:
         retry_after = self._retry_after(tier)
-        return RequestError(
+        return QueueFull(
             f"{problem}. Try again in {retry_after:.0f} s, or ask for another tier.",
-            status=429,
-            type="rate_limit_error",
             code="resource_unavailable" if tier == FLEX else "rate_limit_exceeded",
             retry_after=retry_after,
         )

@@ -6,9 +6,8 @@ One streamed request: `edge` (host, request id) → `wire.chat` or `wire.respons
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -20,32 +19,37 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ultrafast import __version__
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.engine.tiers import TIERS
 from ultrafast.errors import RequestError
 from ultrafast.serving.edge import Edge
 from ultrafast.serving.errors import json_response, on_http_exception, on_request_error
-from ultrafast.serving.generate import require_model
+from ultrafast.serving.generate import loop_of
+from ultrafast.serving.isolation import Isolation
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.responses import create_response
 
 
-def create_app(engine_loop: EngineLoop, *, loopback_only: bool = True) -> Starlette:
-    """The application around a loop that has not been started: the app's lifespan starts and closes it.
+def create_app(
+    loops: Sequence[EngineLoop], *, loopback_only: bool = True, isolation: Isolation = Isolation.NONE
+) -> Starlette:
+    """The application around loops that have not been started: the app's lifespan starts and closes them.
 
     Args:
-        engine_loop: serves every request.
+        loops: one a model.
         loopback_only: see `Edge`; True when bound to a loopback address.
+        isolation: what separates requests in the caches.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        engine_loop.start()
+        for loop in loops:
+            loop.start()
         try:
             yield
         finally:
-            await engine_loop.close()
+            for loop in loops:
+                await loop.close()
 
     app = Starlette(
         routes=[
@@ -60,49 +64,47 @@ def create_app(engine_loop: EngineLoop, *, loopback_only: bool = True) -> Starle
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.engine_loop = engine_loop
+    app.state.loops = {loop.engine.model_id: loop for loop in loops}
+    app.state.isolation = isolation
     app.state.started = int(time.time())
-    # Same program and model: same tokens for the same seed. That is what clients compare fingerprints for.
-    what = f"{__version__} {engine_loop.engine.model_id}".encode()
-    app.state.fingerprint = f"fp_{hashlib.sha256(what).hexdigest()[:12]}"
     return app
 
 
 async def health(request: Request) -> Response:
     """Whether new requests are taken (200) or not (503), and how many there are."""
-    loop: EngineLoop = request.app.state.engine_loop
-    stats = loop.stats()
+    loops: Mapping[str, EngineLoop] = request.app.state.loops
+    stats = [loop.stats() for loop in loops.values()]
+    draining = any(loop.draining for loop in loops.values())
     body = {
-        "status": "draining" if loop.draining else "ok",
-        "model": loop.engine.model_id,
-        "running": stats["running"],
-        "waiting": stats["waiting"],
+        "status": "draining" if draining else "ok",
+        "models": list(loops),
+        "running": sum(counts["running"] for counts in stats),
+        "waiting": sum(counts["waiting"] for counts in stats),
     }
-    return json_response(body, status=503 if loop.draining else 200)
+    return json_response(body, status=503 if draining else 200)
 
 
 async def list_models(request: Request) -> Response:
-    """All models served here: one."""
-    model = _model(request)
+    """All models served here."""
+    models = [_model(request, loop) for loop in request.app.state.loops.values()]
     body = {
         "object": "list",
-        "data": [model],
+        "data": models,
         "has_more": False,
-        "first_id": model["id"],
-        "last_id": model["id"],
+        "first_id": models[0]["id"],
+        "last_id": models[-1]["id"],
     }
     return json_response(body)
 
 
 async def get_model(request: Request) -> Response:
     """One model, or 404."""
-    require_model(request.app.state.engine_loop, request.path_params["model"])
-    return json_response(_model(request))
+    return json_response(_model(request, loop_of(request.app.state.loops, request.path_params["model"])))
 
 
-def _model(request: Request) -> dict[str, Any]:
+def _model(request: Request, loop: EngineLoop) -> dict[str, Any]:
     """One body for every client: OpenAI's fields and Anthropic's (``type``, ``display_name``, ``created_at``)."""
-    engine = request.app.state.engine_loop.engine
+    engine = loop.engine
     started: int = request.app.state.started
     return {
         "id": engine.model_id,

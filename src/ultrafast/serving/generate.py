@@ -24,6 +24,10 @@ class Job:
         messages: the conversation, content as strings.
         params: one entry a choice.
         tier: a concrete tier.
+        overflow: what to do when it is full; None: as it is configured.
+        prediction: text that the answer probably has.
+        cache_salt: of the client.
+        deadline_s: from now on.
         fields: the engine's names of fields → the wire's, for errors.
     """
 
@@ -31,6 +35,10 @@ class Job:
     params: Sequence[SamplingParams]
     tier: str
     fields: Mapping[str, str]
+    overflow: str | None = None
+    prediction: str = ""
+    cache_salt: str = ""
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +53,25 @@ class Running:
         """The tier that serves."""
         return self.streams[0].tier
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every answer tells about its tiers."""
+        tiers = self.streams[0].tiers
+        return {"x-ultrafast-tier": tiers.admitted, "x-ultrafast-tier-asked": tiers.asked}
 
-def require_model(loop: EngineLoop, model: str) -> None:
-    """Raise 404 unless ``model`` is the one served here."""
-    if model != loop.engine.model_id:
+
+def loop_of(loops: Mapping[str, EngineLoop], model: str) -> EngineLoop:
+    """The loop that serves ``model``, or 404."""
+    loop = loops.get(model)
+    if loop is None:
+        served = ", ".join(repr(name) for name in loops)
         raise RequestError(
-            f"The model {model[:128]!r} does not exist here; this server has {loop.engine.model_id!r}.",
+            f"The model {model[:128]!r} does not exist here; this server has {served}.",
             status=404,
             code="model_not_found",
             param="model",
         )
+    return loop
 
 
 def choices(params: SamplingParams, *, n: int, seed: int | None) -> list[SamplingParams]:
@@ -63,28 +80,49 @@ def choices(params: SamplingParams, *, n: int, seed: int | None) -> list[Samplin
     return [replace(params, seed=(first + index) % 2**_SEED_BITS) for index in range(n)]
 
 
-async def run(loop: EngineLoop, job: Job, *, body_size: int, whole: bool) -> Running:
-    """Render, tokenise, check and submit; all choices or none. ``whole``: see `EngineLoop.submit`.
+async def run(loop: EngineLoop, job: Job, *, domain: str, body_size: int, whole: bool) -> Running:
+    """Render, tokenise, check and submit; all choices or none.
+
+    Args:
+        loop: of the model.
+        job: what to do.
+        domain: see `isolation.cache_domain`.
+        body_size: bytes that the job came in.
+        whole: see `EngineLoop.submit_all`.
 
     Raises:
         RequestError: with the wire's name of the field at fault.
     """
     with _wire_names(job.fields):
-        encode = loop.engine.encode_prompt
         if body_size < LARGE_BODY:
-            prompt_ids = encode(job.messages)
+            prompt_ids, prediction = _encode(loop, job)
         else:
-            prompt_ids = await asyncio.to_thread(encode, job.messages)
-        running = Running([], asyncio.Event())
-        try:
-            for params in job.params:
-                request = GenerateRequest(prompt_ids, params, job.tier)
-                running.streams.append(await loop.submit(request, news=running.news, whole=whole))
-        except BaseException:
-            for stream in running.streams:
-                stream.cancel()
-            raise
-        return running
+            prompt_ids, prediction = await asyncio.to_thread(_encode, loop, job)
+        requests = [
+            GenerateRequest(
+                prompt_ids,
+                params,
+                job.tier,
+                overflow=job.overflow,
+                prediction=prediction,
+                cache_salt=domain,
+                deadline_s=job.deadline_s,
+            )
+            for params in job.params
+        ]
+        news = asyncio.Event()
+        return Running(await loop.submit_all(requests, news=news, whole=whole), news)
+
+
+def _encode(loop: EngineLoop, job: Job) -> tuple[list[int], list[int]]:
+    """Token ids of prompt and prediction; of the latter, no more than an answer can have."""
+    engine = loop.engine
+    prompt_ids = engine.encode_prompt(job.messages)
+    if not job.prediction:
+        return prompt_ids, []
+    room = max(0, engine.max_context - len(prompt_ids))
+    text = job.prediction[: room * engine.tokenizer.longest_token]  # what is longer takes long, and is of no use
+    return prompt_ids, engine.tokenizer.encode(text)[:room]
 
 
 @contextmanager

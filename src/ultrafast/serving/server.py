@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import time
+from collections.abc import Sequence
 from types import FrameType
 
 import uvicorn
@@ -19,6 +20,7 @@ from ultrafast.engine.loop import EngineLoop
 from ultrafast.errors import ConfigError
 from ultrafast.serving.app import create_app
 from ultrafast.serving.edge import is_loopback
+from ultrafast.serving.isolation import Isolation
 
 _BACKLOG = 2048
 _SLOW_READER_S = 10  # how long, after the last token, a client may take to read it before a drain cuts it off
@@ -54,27 +56,42 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(engine_loop: EngineLoop, listener: socket.socket, *, started_at: float) -> None:
+def run(
+    loops: Sequence[EngineLoop],
+    listener: socket.socket,
+    *,
+    started_at: float,
+    isolation: Isolation = Isolation.NONE,
+) -> None:
     """Serve until Ctrl-C or SIGTERM, then drain and return; prints one line when ready.
 
     Args:
-        engine_loop: not yet started; closed on return.
+        loops: one a model, not yet started; closed on return.
         listener: from `bind`.
         started_at: ``time.monotonic()`` at the program's start, for the ready line.
+        isolation: what separates requests in the caches.
     """
     host = listener.getsockname()[0]
     if not is_loopback(host):
         print(f"Warning: {host} is reachable from other machines, and no keys are asked for.", flush=True)
-    Server(engine_loop, listener, started_at=started_at).run()
+    Server(loops, listener, started_at=started_at, isolation=isolation).run()
 
 
 class Server(uvicorn.Server):
     """uvicorn, with a drain that still answers, and without its ten wake-ups a second when idle."""
 
-    def __init__(self, engine_loop: EngineLoop, listener: socket.socket, *, started_at: float) -> None:
+    def __init__(
+        self,
+        loops: Sequence[EngineLoop],
+        listener: socket.socket,
+        *,
+        started_at: float,
+        isolation: Isolation = Isolation.NONE,
+    ) -> None:
+        loopback_only = is_loopback(listener.getsockname()[0])
         super().__init__(
             uvicorn.Config(
-                create_app(engine_loop, loopback_only=is_loopback(listener.getsockname()[0])),
+                create_app(loops, loopback_only=loopback_only, isolation=isolation),
                 lifespan="on",
                 ws="none",
                 access_log=False,
@@ -87,7 +104,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_SLOW_READER_S,
             )
         )
-        self._engine_loop = engine_loop
+        self._loops = loops
         self._listener = listener
         self._started_at = started_at
         self._event_loop: asyncio.AbstractEventLoop | None = None
@@ -105,8 +122,8 @@ class Server(uvicorn.Server):
         host, port = self._listener.getsockname()[:2]
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         ready_s = time.monotonic() - self._started_at
-        model = self._engine_loop.engine.model_id
-        print(f"Ultrafast serving {model} at http://{where}/v1  (ready in {ready_s:.1f} s)", flush=True)
+        models = ", ".join(loop.engine.model_id for loop in self._loops)
+        print(f"Ultrafast serving {models} at http://{where}/v1  (ready in {ready_s:.1f} s)", flush=True)
 
     async def main_loop(self) -> None:
         """Sleep until stopped."""
@@ -126,11 +143,11 @@ class Server(uvicorn.Server):
             self.stop()
 
     def _begin_drain(self) -> None:
-        stats = self._engine_loop.stats()
-        if num_open := stats["running"] + stats["waiting"]:
+        stats = [loop.stats() for loop in self._loops]
+        if num_open := sum(counts["running"] + counts["waiting"] for counts in stats):
             print(f"Draining: {num_open} running; Ctrl-C again leaves at once", flush=True)
         self._drain = asyncio.create_task(self._drain_and_stop())
 
     async def _drain_and_stop(self) -> None:
-        await self._engine_loop.drain()
+        await asyncio.gather(*(loop.drain() for loop in self._loops))
         self._stop.set()

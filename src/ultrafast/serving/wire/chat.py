@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ultrafast import __version__
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.engine.stream import StreamCancelled, flushes
 from ultrafast.errors import RequestError
 from ultrafast.serving.errors import error_body, json_response
-from ultrafast.serving.generate import Running, require_model, run
+from ultrafast.serving.generate import Running, loop_of, run
+from ultrafast.serving.isolation import cache_domain
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.body import decode, read_body
 from ultrafast.serving.wire.chat_request import DECODER, ChatRequest, job
@@ -24,20 +28,21 @@ from ultrafast.types import TokenDelta
 
 async def create_chat_completion(request: Request) -> Response:
     """The endpoint."""
-    loop: EngineLoop = request.app.state.engine_loop
     body = await read_body(request)
     ask = decode(DECODER, body)
-    require_model(loop, ask.model)
-    running = await run(loop, job(ask), body_size=len(body), whole=not ask.stream)
-    answer = ChatAnswer(loop, ask, running, fingerprint=request.app.state.fingerprint)
+    loop = loop_of(request.app.state.loops, ask.model)
+    todo = job(ask)
+    domain = cache_domain(request, tier=todo.tier, salt=todo.cache_salt)
+    running = await run(loop, todo, domain=domain, body_size=len(body), whole=not ask.stream)
+    answer = ChatAnswer(loop, ask, running)
     if ask.stream:
-        return sse.EventStream(answer.frames(), streams=running.streams, on_error=error_frame)
+        return sse.EventStream(answer.frames(), running=running, on_error=error_frame)
     try:
         async with sse.cancelled_with_client(request.receive, running.streams):
             deltas = [await stream.result() for stream in running.streams]
     except StreamCancelled:
         return Response(status_code=499)  # nobody reads it
-    return json_response(answer.completion(deltas))
+    return json_response(answer.completion(deltas), headers=running.headers)
 
 
 def error_frame(error: RequestError) -> bytes:
@@ -48,7 +53,7 @@ def error_frame(error: RequestError) -> bytes:
 class ChatAnswer:
     """Writes one answer, in one piece or in chunks."""
 
-    def __init__(self, loop: EngineLoop, ask: ChatRequest, running: Running, *, fingerprint: str) -> None:
+    def __init__(self, loop: EngineLoop, ask: ChatRequest, running: Running) -> None:
         self._tokenizer = loop.engine.tokenizer
         self._ask = ask
         self._running = running
@@ -56,7 +61,7 @@ class ChatAnswer:
             "id": f"chatcmpl-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": loop.engine.model_id,
-            "system_fingerprint": fingerprint,
+            "system_fingerprint": _fingerprint(loop.engine.model_id),
         }
 
     def completion(self, deltas: list[TokenDelta]) -> dict[str, Any]:
@@ -122,5 +127,15 @@ class ChatAnswer:
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": usages[0].cached_tokens},
-            "completion_tokens_details": {"reasoning_tokens": 0},
+            "completion_tokens_details": {
+                "reasoning_tokens": 0,
+                "accepted_prediction_tokens": sum(usage.accepted_draft_tokens for usage in usages),
+                "rejected_prediction_tokens": sum(usage.rejected_draft_tokens for usage in usages),
+            },
         }
+
+
+@cache
+def _fingerprint(model_id: str) -> str:
+    """Same program and model: same tokens for the same seed. That is what clients compare fingerprints for."""
+    return f"fp_{hashlib.sha256(f'{__version__} {model_id}'.encode()).hexdigest()[:12]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
 from ultrafast.serving.wire.body import refuse, unsupported
-from ultrafast.serving.wire.messages import Content, plain_message
+from ultrafast.serving.wire.messages import Content, plain_message, plain_text
 from ultrafast.types import SamplingParams
 
 MAX_CHOICES = 8
@@ -28,6 +28,11 @@ Metadata = Annotated[
 ]
 
 
+Overflow = Literal["default", "queue", "reject"]
+CacheSalt = Annotated[str, Meta(max_length=256)]
+Deadline = Annotated[float, Meta(gt=0, le=86400)]
+
+
 class ChatMessage(Struct):
     role: str
     content: Content | None = None
@@ -41,6 +46,13 @@ class StreamOptions(Struct):
 
 class ResponseFormat(Struct):
     type: str
+
+
+class Prediction(Struct):
+    """What the answer probably is."""
+
+    type: Literal["content"]
+    content: Content
 
 
 class ChatRequest(Struct):
@@ -66,6 +78,10 @@ class ChatRequest(Struct):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     service_tier: str | None = None
+    service_tier_overflow: Overflow | None = None
+    cache_salt: CacheSalt | None = None
+    deadline_s: Deadline | None = None
+    prediction: Prediction | None = None
     metadata: Metadata | None = None
     user: str | None = None
     store: bool | None = None
@@ -105,6 +121,10 @@ def job(request: ChatRequest) -> Job:
         params=choices(_params(request), n=request.n or 1, seed=request.seed),
         tier=tier_of(request.service_tier),
         fields={"max_tokens": limit, "logprobs": "top_logprobs", "prompt": "messages"},
+        overflow=request.service_tier_overflow,
+        prediction=plain_text(request.prediction.content, "prediction.content") if request.prediction else "",
+        cache_salt=request.cache_salt or "",
+        deadline_s=request.deadline_s,
     )
 
 

@@ -40,9 +40,18 @@ def plain_message(role: str, content: Content | None, where: str) -> dict[str, s
         if role != "assistant":
             raise refuse(f"{where}.content", f"A {role} message needs content: a string or a list of text parts.")
         content = ""
-    if not isinstance(content, str):
-        content = "".join(_text(part, f"{where}.content[{index}]") for index, part in enumerate(content))
-    return {"role": _ROLES[role], "content": content}
+    return {"role": _ROLES[role], "content": plain_text(content, f"{where}.content")}
+
+
+def plain_text(content: Content, where: str) -> str:
+    """Content as one string; ``where`` is its path in the body.
+
+    Raises:
+        RequestError: 400 for a part that is not text, naming it.
+    """
+    if isinstance(content, str):
+        return content
+    return "".join(_text(part, f"{where}[{index}]") for index, part in enumerate(content))
 
 
 def _text(part: Part, where: str) -> str:

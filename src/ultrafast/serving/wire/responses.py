@@ -15,7 +15,8 @@ from ultrafast.engine.loop import EngineLoop
 from ultrafast.engine.stream import StreamCancelled, flushes, merge
 from ultrafast.errors import RequestError
 from ultrafast.serving.errors import error_body, json_response
-from ultrafast.serving.generate import Running, require_model, run
+from ultrafast.serving.generate import Running, loop_of, run
+from ultrafast.serving.isolation import cache_domain
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.body import decode, read_body
 from ultrafast.serving.wire.logprobs import logprob_entries
@@ -33,20 +34,21 @@ from ultrafast.types import FinishReason, TokenDelta
 
 async def create_response(request: Request) -> Response:
     """The endpoint."""
-    loop: EngineLoop = request.app.state.engine_loop
     body = await read_body(request)
     ask = decode(DECODER, body)
-    require_model(loop, ask.model)
-    running = await run(loop, job(ask), body_size=len(body), whole=not ask.stream)
+    loop = loop_of(request.app.state.loops, ask.model)
+    todo = job(ask)
+    domain = cache_domain(request, tier=todo.tier, salt=todo.cache_salt)
+    running = await run(loop, todo, domain=domain, body_size=len(body), whole=not ask.stream)
     answer = ResponseAnswer(loop, ask, running)
     if ask.stream:
-        return sse.EventStream(answer.frames(), streams=running.streams, on_error=answer.error_frames)
+        return sse.EventStream(answer.frames(), running=running, on_error=answer.error_frames)
     try:
         async with sse.cancelled_with_client(request.receive, running.streams):
             whole = await running.streams[0].result()
     except StreamCancelled:
         return Response(status_code=499)  # nobody reads it
-    return json_response(answer.finished(whole))
+    return json_response(answer.finished(whole), headers=running.headers)
 
 
 class ResponseAnswer:
@@ -132,7 +134,11 @@ class ResponseAnswer:
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {
+                "reasoning_tokens": 0,
+                "accepted_prediction_tokens": usage.accepted_draft_tokens,
+                "rejected_prediction_tokens": usage.rejected_draft_tokens,
+            },
             "total_tokens": usage.total_tokens,
         }
 

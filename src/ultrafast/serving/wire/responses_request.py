@@ -11,7 +11,16 @@ from ultrafast.errors import RequestError
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
 from ultrafast.serving.wire.body import refuse, unsupported
-from ultrafast.serving.wire.chat_request import Count, Metadata, Temperature, TopLogprobs, TopP
+from ultrafast.serving.wire.chat_request import (
+    CacheSalt,
+    Count,
+    Deadline,
+    Metadata,
+    Overflow,
+    Temperature,
+    TopLogprobs,
+    TopP,
+)
 from ultrafast.serving.wire.messages import Content, plain_message
 from ultrafast.types import Message, SamplingParams
 
@@ -55,6 +64,9 @@ class ResponsesRequest(Struct):
     include: list[str] | None = None
     stream: bool | None = None
     service_tier: str | None = None
+    service_tier_overflow: Overflow | None = None
+    cache_salt: CacheSalt | None = None
+    deadline_s: Deadline | None = None
     metadata: Metadata | None = None
     text: TextConfig | None = None
     reasoning: Reasoning | None = None
@@ -100,6 +112,9 @@ def job(request: ResponsesRequest) -> Job:
             "prompt": "input",
             "messages": "input",
         },
+        overflow=request.service_tier_overflow,
+        cache_salt=request.cache_salt or "",
+        deadline_s=request.deadline_s,
     )
 
 

@@ -14,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from ultrafast.engine.stream import StreamCancelled, TokenStream
 from ultrafast.errors import RequestError
-from ultrafast.serving.errors import internal_error
+from ultrafast.serving.errors import error_response, internal_error
+from ultrafast.serving.generate import Running
 
 FLUSH_S = 0.008  # shortest time between two writes of one stream, after its first token
 
@@ -54,11 +55,11 @@ async def cancelled_with_client(receive: Receive, streams: Sequence[TokenStream]
 
 
 class EventStream(Response):
-    """A 200 whose body is frames.
+    """A 200 whose body is frames, or an error answer: it begins when all its requests have their slots.
 
     Args:
         frames: chunks of whole frames, each sent in one write; a slow client holds this iterator back.
-        streams: cancelled when the client leaves.
+        running: whose streams are cancelled when the client leaves.
         on_error: the frames that tell of an error in the format at hand.
     """
 
@@ -68,31 +69,49 @@ class EventStream(Response):
         self,
         frames: AsyncIterator[bytes],
         *,
-        streams: Sequence[TokenStream],
+        running: Running,
         on_error: Callable[[RequestError], bytes],
     ) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **running.headers})
         del self.headers["content-length"]
         self._frames = frames
-        self._streams = streams
+        self._streams = running.streams
         self._on_error = on_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with cancelled_with_client(receive, self._streams):
+            refusal = await self._refusal()
+            if refusal is None:
+                await self._send_frames(scope, send)
+            else:
+                await refusal(scope, receive, send)
+
+    async def _refusal(self) -> Response | None:
+        """Wait for the slots; the answer in place of the frames, if they do not come."""
+        try:
+            for stream in self._streams:
+                await stream.admitted()
+        except StreamCancelled:
+            return Response(status_code=499)  # nobody reads it
+        except RequestError as error:
+            return error_response(error)
+        return None
+
+    async def _send_frames(self, scope: Scope, send: Send) -> None:
         async def write(chunk: bytes, *, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
-        async with cancelled_with_client(receive, self._streams):
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            try:
-                async with aclosing(self._frames) as frames:  # type: ignore[type-var]
-                    async for chunk in frames:
-                        await write(chunk)
-            except StreamCancelled:
-                return
-            except RequestError as error:
-                await write(self._on_error(error))
-            except Exception:
-                request_id = scope["state"]["request_id"]
-                _log.exception("request %s failed while streaming", request_id)
-                await write(self._on_error(internal_error(request_id)))
-            await write(b"", more=False)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            async with aclosing(self._frames) as frames:  # type: ignore[type-var]
+                async for chunk in frames:
+                    await write(chunk)
+        except StreamCancelled:
+            return
+        except RequestError as error:
+            await write(self._on_error(error))
+        except Exception:
+            request_id = scope["state"]["request_id"]
+            _log.exception("request %s failed while streaming", request_id)
+            await write(self._on_error(internal_error(request_id)))
+        await write(b"", more=False)
