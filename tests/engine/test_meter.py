@@ -170,10 +170,10 @@ def test_a_request_has_one_state_at_a_time() -> None:
     begins = Request("fast", timings=Timings(1.0, 2.0))
     runs = Request("default", "fast", Usage(10, 21, 4, 3, 1), Timings(1.0, 2.0, 3.0))
     found = status(Meter(DEFAULT_TIERS), waits, begins, runs, now=5.0)
-    assert [request.state for request in found.requests] == ["queued", "prefill", "decode"]
+    assert [request.state for request in found.requests] == ["prefill", "decode", "queued"]
     assert [(lane.running, lane.queued) for lane in found.lanes] == [(0, 0), (1, 0), (1, 1), (0, 0)]
-    last = found.requests[-1]
+    last = found.requests[1]
     assert (last.id, last.tier, last.asked) == ("req_1", "default", "fast")
     assert (last.prompt_tokens, last.output_tokens, last.cached_tokens) == (10, 21, 4)
     assert (last.tokens_per_s, last.acceptance, last.age_s) == (10, 0.75, 4)
-    assert found.requests[0].tokens_per_s is None
+    assert found.requests[0].tokens_per_s is found.requests[2].tokens_per_s is None
