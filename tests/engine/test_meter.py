@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ultrafast import Engine
 from ultrafast.engine.meter import Meter, Rate
 from ultrafast.engine.status import LaneStatus, ModelStatus
 from ultrafast.engine.tiers import DEFAULT_TIERS, TIERS
@@ -177,3 +178,36 @@ def test_a_request_has_one_state_at_a_time() -> None:
     assert (last.prompt_tokens, last.output_tokens, last.cached_tokens) == (10, 21, 4)
     assert (last.tokens_per_s, last.acceptance, last.age_s) == (10, 0.75, 4)
     assert found.requests[0].tokens_per_s is found.requests[2].tokens_per_s is None
+
+
+def test_a_preempted_request_is_queued_with_what_it_has() -> None:
+    preempted = Request("flex", usage=Usage(10, 21), timings=Timings(1.0, 2.0, 3.0))
+    found = Meter(DEFAULT_TIERS).status(
+        "model", [], [preempted], blocks=1, free_blocks=1, cached_blocks=0, block_tokens=64, bytes_per_block=1, now=5.0
+    )
+    assert (found.lanes[3].running, found.lanes[3].queued) == (0, 1)
+    assert (found.requests[0].state, found.requests[0].output_tokens) == ("queued", 21)
+    assert found.cache.prompt_tokens == 10
+
+
+def test_an_engine_at_work_tells_of_it(engine: Engine) -> None:
+    before = engine.snapshot()
+    request = GenerateRequest([5] * 20, SamplingParams(max_tokens=30, ignore_eos=True), "ultrafast", id="mine")
+    sequence = engine.add(request)
+    assert [r.state for r in engine.snapshot().requests] == ["queued"]
+    while not sequence.num_output:
+        engine.step()
+    amid = engine.snapshot()
+    (running,) = amid.requests
+    assert (running.id, running.tier, running.state, running.prompt_tokens) == ("mine", "ultrafast", "decode", 20)
+    assert running.output_tokens == sequence.num_output
+    assert amid.lanes[0].running == 1
+    assert amid.cache.free_blocks < amid.cache.blocks
+    while sequence.finish_reason is None:
+        engine.step()
+    after = engine.snapshot()
+    assert after.requests == []
+    assert after.lanes[0].served == before.lanes[0].served + 1
+    assert after.cache.prompt_tokens == before.cache.prompt_tokens + 20
+    assert after.lanes[0].tokens_per_s > 0
+    assert after.cache.free_blocks + after.cache.cached_blocks == after.cache.blocks
