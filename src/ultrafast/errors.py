@@ -9,6 +9,7 @@
     ├── ModelFileError       the model file is malformed, truncated or not supported
     ├── DownloadError        a download failed or did not match its checksum
     ├── ResourceError        the machine has too little memory for what was asked
+    ├── ServerError          no Ultrafast server answers at a URL, or it refuses to
     └── RequestError         a request cannot be served; carries what HTTP needs
         ├── PromptTooLong    prompt (plus output) does not fit the context
         ├── TemplateError    the chat template refused the messages or broke its bounds
@@ -54,6 +55,19 @@ class DownloadError(UltrafastError):
 
 class ResourceError(UltrafastError):
     """The machine has too little memory (or address space) for what was asked."""
+
+
+class ServerError(UltrafastError):
+    """No Ultrafast server answers at a URL, or it refuses to.
+
+    Args:
+        problem: what is wrong, without what to do about it.
+        advice: what to do.
+    """
+
+    def __init__(self, problem: str, advice: str = "say where yours is with --url") -> None:
+        super().__init__(f"{problem}; {advice}")
+        self.problem = problem
 
 
 class RequestError(UltrafastError):

@@ -51,6 +51,7 @@ class GenerateRequest:
         prediction: token ids that the output probably has, in this order: a draft.
         cache_salt: requests share KV prefixes and drafts only with requests of the same salt.
         deadline_s: seconds after arrival at which the request ends, with what it has by then.
+        id: what whoever watches the engine knows it by.
     """
 
     prompt_ids: Sequence[int]
@@ -60,6 +61,7 @@ class GenerateRequest:
     prediction: Sequence[int] = ()
     cache_salt: str = ""
     deadline_s: float | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 
 from ultrafast import __version__
 
-COMMANDS = ("serve", "chat", "generate", "models", "pull", "info", "bench", "bench engine")
+COMMANDS = ("serve", "tiers", "top", "chat", "generate", "models", "pull", "info", "bench", "bench engine")
 HEAVY = ("numpy", "tokenizers", "starlette", "uvicorn", "huggingface_hub", "jinja2", "msgspec", "rich", "httpx")
 PROGRAM = [sys.executable, "-c", "from ultrafast.cli.main import main; main()"]
 
@@ -39,7 +39,7 @@ def test_help_has_an_example(command: str) -> None:
     assert f"Example: ultrafast {command}" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", ["--help", "serve --help", "info --help"])
+@pytest.mark.parametrize("arguments", ["--help", "serve --help", "info --help", "top --help"])
 def test_help_imports_nothing_heavy(arguments: str) -> None:
     script = (
         "import sys\n"

@@ -10,11 +10,13 @@ import codecs
 import operator
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from ultrafast.engine.meter import Meter, Watched
+from ultrafast.engine.status import ModelStatus
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, TIERS, ULTRAFAST, Tiers
 from ultrafast.errors import PromptTooLong, RequestError
 from ultrafast.types import FinishReason, GenerateRequest, Prompt, Timings, TokenDelta, TokenLogprob, Usage
@@ -113,6 +115,7 @@ class ScriptedEngine:
         self.num_preempts = 0
         self.requests: list[GenerateRequest] = []
         self._script = script
+        self.meter = Meter(self.tiers)
         self._running: list[ScriptedSequence] = []
         self._waiting: list[ScriptedSequence] = []
         self._changed = threading.Condition()
@@ -168,6 +171,11 @@ class ScriptedEngine:
             raise error
         self.num_steps += 1
         deltas = [(sequence, sequence.next_delta()) for sequence in self._running]
+        for sequence, delta in deltas:
+            sequence.timings.first_token = sequence.timings.first_token or time.monotonic()
+            self.meter.tokens(sequence.tier, len(delta.token_ids), time.monotonic())
+            if sequence.finish_reason is not None:
+                self.meter.finished(sequence, sequence.finish_reason, time.monotonic())
         self._running = [sequence for sequence in self._running if sequence.finish_reason is None]
         return deltas
 
@@ -184,15 +192,19 @@ class ScriptedEngine:
                 sequence.timings.started = time.monotonic()
 
     def expire(self, sequence: ScriptedSequence) -> TokenDelta:
-        self.cancel(sequence)
         sequence.finish_reason = FinishReason.LENGTH
+        self._drop(sequence, FinishReason.LENGTH)
         return TokenDelta(sequence.rest(), [], None, FinishReason.LENGTH)
 
     def cancel(self, sequence: ScriptedSequence) -> None:
+        self._drop(sequence, FinishReason.CANCELLED)
+
+    def _drop(self, sequence: ScriptedSequence, reason: FinishReason) -> None:
         if sequence in self._running:
             self._running.remove(sequence)
         else:
             self._waiting.remove(sequence)
+        self.meter.finished(sequence, reason, time.monotonic())
 
     def stats(self) -> dict[str, int]:
         blocks = 64
@@ -203,6 +215,20 @@ class ScriptedEngine:
             "cached_blocks": 0,
             "num_blocks": blocks,
         }
+
+    def snapshot(self, arriving: Sequence[Watched] = ()) -> ModelStatus:
+        blocks = self.stats()
+        return self.meter.status(
+            self.model_id,
+            list(self._running),
+            [*self._waiting, *arriving],
+            blocks=blocks["num_blocks"],
+            free_blocks=blocks["free_blocks"],
+            cached_blocks=0,
+            block_tokens=64,
+            bytes_per_block=1 << 20,
+            now=time.monotonic(),
+        )
 
     def close(self) -> None:
         self.closed = True

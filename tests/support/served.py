@@ -34,9 +34,9 @@ class Served:
 
 
 @contextmanager
-def served(engine: Any) -> Iterator[Served]:
-    """Serve the engine until the end of the block, then drain."""
-    listener = bind("127.0.0.1", 0)
+def served(engine: Any, *, port: int = 0) -> Iterator[Served]:
+    """Serve the engine until the end of the block, then drain. Port 0 takes a free one."""
+    listener = bind("127.0.0.1", port)
     port = listener.getsockname()[1]
     loop = EngineLoop(engine)
     server = Server([loop], listener, started_at=time.monotonic())

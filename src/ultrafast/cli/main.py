@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from ultrafast import __version__
-from ultrafast.cli import bench, chat, generate, info, models, pull, serve
+from ultrafast.cli import bench, chat, generate, info, models, pull, serve, tiers, top
 from ultrafast.errors import UltrafastError
 
 # Plain help: drawing it with rich would more than double the time to show it (docs/dependencies.md).
@@ -43,7 +43,16 @@ def _program(
     """What comes before the subcommand; described by ``app`` itself."""
 
 
-for command in (serve.serve, chat.chat, generate.generate, models.models, pull.pull, info.info):
+for command in (
+    serve.serve,
+    tiers.tiers,
+    top.top,
+    chat.chat,
+    generate.generate,
+    models.models,
+    pull.pull,
+    info.info,
+):
     app.command()(command)
 app.add_typer(bench.app, name="bench")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 DEFAULT_MODEL = "smollm2-135m"
+DEFAULT_URL = "http://127.0.0.1:8000"
 
 Model = Annotated[str, typer.Option(help="Model: a known name, a path, or hf:ORG/REPO[/FILE].")]
 Threads = Annotated[
@@ -30,6 +31,7 @@ Context = Annotated[int | None, typer.Option(min=1, help="Context limit in token
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Stop after so many tokens; default: the context limit.")]
 Temperature = Annotated[float, typer.Option(min=0.0, max=2.0, help="0 takes the most likely token every time.")]
+Url = Annotated[str, typer.Option(help="Address of a running server.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same tokens.")]
 
 

@@ -22,6 +22,7 @@ from ultrafast.engine import memory
 from ultrafast.engine.blocks import BlockPool
 from ultrafast.engine.lanes import LaneClock, Turn
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
+from ultrafast.engine.meter import Meter, Watched
 from ultrafast.engine.native import KV_BLOCK, Lane, NativeModel, NativeSequence, Profile, choose_isa, worker_cpus
 from ultrafast.engine.pace import PrefillPace
 from ultrafast.engine.prefix_cache import PrefixCache
@@ -29,6 +30,7 @@ from ultrafast.engine.prompt import encode_prompt
 from ultrafast.engine.prompt import token_ids as as_token_ids
 from ultrafast.engine.scheduler import Burst, Scheduler
 from ultrafast.engine.sequence import Sequence
+from ultrafast.engine.status import ModelStatus
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, ULTRAFAST, Tiers
 from ultrafast.engine.topology import default_threads, detect
 from ultrafast.errors import ConfigError, PromptTooLong, RequestError, UltrafastError
@@ -113,6 +115,7 @@ class Engine:
         self._clock = LaneClock(tiers.share)
         chunk = _positive("prefill_chunk", prefill_chunk, default=0, at_most=_MAX_ROWS)
         self._paces = {lane: PrefillPace(chunk, _MAX_ROWS) for lane in Lane}
+        self.meter = Meter(tiers)
         self._lock = threading.RLock()  # the scheduler and native sequences
         self._mailboxes: dict[Sequence, deque[TokenDelta]] = {}  # of streams; `add` has none
         self._closed = False
@@ -299,6 +302,27 @@ class Engine:
             "num_blocks": scheduler.pool.num_blocks,
         }
 
+    def snapshot(self, arriving: Seq[Watched] = ()) -> ModelStatus:
+        """Lanes, cache and requests at this moment. Thread-safe, and never waits for a step.
+
+        Args:
+            arriving: requests on their way to `add`, which wait as well.
+        """
+        scheduler = self._scheduler
+        waiting = list(scheduler.waiting)  # first: who gets a slot meanwhile is in both, and not in neither
+        running = list(scheduler.running)
+        return self.meter.status(
+            self.model_id,
+            running,
+            [*(sequence for sequence in waiting if sequence not in set(running)), *arriving],
+            blocks=scheduler.pool.num_blocks,
+            free_blocks=scheduler.pool.num_free,
+            cached_blocks=scheduler.cache.num_blocks,
+            block_tokens=KV_BLOCK,
+            bytes_per_block=self._block_bytes,
+            now=time.monotonic(),
+        )
+
     def close(self) -> None:
         """Cancel all requests and free the model's memory. Safe to call twice."""
         self.interrupt()
@@ -394,6 +418,7 @@ class Engine:
                 if sequence.detokenizer.stopped:
                     finish_reason = FinishReason.STOP
             sequence.num_output += len(token_ids)
+            self.meter.tokens(sequence.tier, len(token_ids), now)
             logprobs = None
             if sequence.request.params.logprobs is not None:
                 logprobs = [
@@ -412,6 +437,7 @@ class Engine:
         if self._scheduler.suspended_in_vain:
             self._native.abandon(Lane.SHARED)
             self._scheduler.abandoned()
+        self.meter.finished(sequence, reason, sequence.timings.finished)
         if not self.has_work:
             self._release_memory()
 

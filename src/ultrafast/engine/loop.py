@@ -20,15 +20,16 @@ import time
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
-from ultrafast.engine.admission import Admission
+from ultrafast.engine.admission import Admission, Ticket
 from ultrafast.engine.stream import TokenStream, merge
 from ultrafast.engine.tiers import ULTRAFAST, Overflow
-from ultrafast.errors import RequestError
+from ultrafast.errors import QueueFull, RequestError
 from ultrafast.types import GenerateRequest, TokenDelta
 
 if TYPE_CHECKING:
     from ultrafast.engine.engine import Engine
     from ultrafast.engine.sequence import Sequence
+    from ultrafast.engine.status import ModelStatus
     from ultrafast.engine.stream import Item
 
 __all__ = ["EngineLoop", "TokenStream"]
@@ -91,7 +92,7 @@ class EngineLoop:
         with self._changed:
             if self._draining:
                 raise _shutting_down()
-            ticket = self.admission.admit(tier, overflow=overflow, count=len(requests))
+            ticket = self._admit(tier, overflow, len(requests))
             streams = [TokenStream(r, ticket, news, cancel=self._cancel, whole=whole) for r in requests]
             self._arrived.extend(streams)
             self._changed.notify_all()
@@ -106,6 +107,10 @@ class EngineLoop:
         stats = dict(self._stats)
         stats["waiting"] += len(self._arrived)
         return stats
+
+    def snapshot(self) -> ModelStatus:
+        """Lanes, cache and requests at this moment. Plain reads: the engine neither wakes nor waits for it."""
+        return self.engine.snapshot([stream for stream in self._arrived if stream.sequence is None])
 
     @property
     def draining(self) -> bool:
@@ -125,6 +130,16 @@ class EngineLoop:
             self._changed.notify_all()
         self.engine.interrupt()
         await asyncio.to_thread(self._thread.join)
+
+    def _admit(self, tier: str, overflow: Overflow | None, count: int) -> Ticket:
+        try:
+            ticket = self.admission.admit(tier, overflow=overflow, count=count)
+        except QueueFull:
+            self.engine.meter.refused(tier, count)
+            raise
+        if ticket.admitted != tier:
+            self.engine.meter.downgraded(tier, count)
+        return ticket
 
     def _cancel(self, stream: TokenStream) -> None:
         with self._changed:
@@ -173,11 +188,13 @@ class EngineLoop:
             for stream in arrived:
                 if stream.cancelled:
                     self._end(stream)
+                    self.engine.meter.cancelled(stream.tier)
                 else:
                     self._add(stream, outcome)
         for stream in cancelled:
             if stream.sequence in self._active:
                 self._drop(stream)
+                self.engine.meter.cancelled(stream.tier)
         if arrived or cancelled:
             self._stats = self.engine.stats()  # told before the burst, not after it
 
@@ -198,6 +215,7 @@ class EngineLoop:
         for sequence, stream in list(self._active.items()):
             if stream.ticket.queued and now >= stream.submitted + self._queue_timeout_s(stream):
                 self._drop(stream)
+                self.engine.meter.refused(stream.ticket.asked)
                 outcome.append((stream, self.admission.waited_in_vain(stream.ticket)))
             elif now >= stream.deadline:
                 if sequence.usage.completion_tokens:

@@ -26,6 +26,7 @@ from ultrafast.serving.edge import Edge
 from ultrafast.serving.errors import json_response, on_http_exception, on_request_error
 from ultrafast.serving.generate import loop_of
 from ultrafast.serving.isolation import Isolation
+from ultrafast.serving.lanes import list_tiers
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.responses import create_response
 
@@ -56,6 +57,7 @@ def create_app(
             Route("/health", health),
             Route("/v1/models", list_models),
             Route("/v1/models/{model:path}", get_model),
+            Route("/v1/tiers", list_tiers),
             Route("/v1/chat/completions", create_chat_completion, methods=["POST"]),
             Route("/v1/responses", create_response, methods=["POST"]),
         ],

@@ -80,12 +80,13 @@ def choices(params: SamplingParams, *, n: int, seed: int | None) -> list[Samplin
     return [replace(params, seed=(first + index) % 2**_SEED_BITS) for index in range(n)]
 
 
-async def run(loop: EngineLoop, job: Job, *, domain: str, body_size: int, whole: bool) -> Running:
+async def run(loop: EngineLoop, job: Job, *, request_id: str, domain: str, body_size: int, whole: bool) -> Running:
     """Render, tokenise, check and submit; all choices or none.
 
     Args:
         loop: of the model.
         job: what to do.
+        request_id: of the HTTP request.
         domain: see `isolation.cache_domain`.
         body_size: bytes that the job came in.
         whole: see `EngineLoop.submit_all`.
@@ -107,6 +108,7 @@ async def run(loop: EngineLoop, job: Job, *, domain: str, body_size: int, whole:
                 prediction=prediction,
                 cache_salt=domain,
                 deadline_s=job.deadline_s,
+                id=request_id,
             )
             for params in job.params
         ]

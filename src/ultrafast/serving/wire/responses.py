@@ -39,7 +39,8 @@ async def create_response(request: Request) -> Response:
     loop = loop_of(request.app.state.loops, ask.model)
     todo = job(ask)
     domain = cache_domain(request, tier=todo.tier, salt=todo.cache_salt)
-    running = await run(loop, todo, domain=domain, body_size=len(body), whole=not ask.stream)
+    request_id: str = request.state.request_id
+    running = await run(loop, todo, request_id=request_id, domain=domain, body_size=len(body), whole=not ask.stream)
     answer = ResponseAnswer(loop, ask, running)
     if ask.stream:
         return sse.EventStream(answer.frames(), running=running, on_error=answer.error_frames)
