@@ -173,7 +173,7 @@ def check(answer: Answer) -> None:
         assert answer.error["type"] == "invalid_request_error"
     elif answer.headers["content-type"].startswith("text/event-stream"):
         name, data = answer.events()[-1]
-        late = "The deadline of" in data
+        late = "The deadline of" in str(data)
         assert data == "[DONE]" or late or name in ("response.completed", "response.incomplete")
     else:
         assert answer.json()["usage"]["total_tokens"]
