@@ -65,7 +65,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"only these of {', '.join(CASES)}")
     parser.add_argument("--model", default="smollm2-135m", help="known name or GGUF file (default: %(default)s)")
     parser.add_argument("--threads", type=int, metavar="N", help="workers (default: one per physical core)")
-    parser.add_argument("--quick", action="store_true", help="as few tries as show that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and smaller tries: shows that it works, measures nothing"
+    )
     parser.add_argument("--minutes", type=float, default=10, metavar="N", help="of the soak (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of prompts and load (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample")

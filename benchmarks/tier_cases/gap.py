@@ -35,14 +35,17 @@ async def measure(bench: Bench) -> None:
 
 async def _streams(bench: Bench, *, with_prompt: bool) -> None:
     """One stream of each tier; the prompt, if there is to be one, when both are well under way."""
-    prompt = said(bench.words.nonsense(bench.rng, _PROMPT_TOKENS))
+    prompt = said(bench.words.nonsense(bench.rng, bench.tokens(_PROMPT_TOKENS)))
+    bias = bench.words.never_ending
     with bench.watching_itself():
-        urgent = await _stream(bench, "ultrafast", _URGENT_TOKENS)
-        shared = await _stream(bench, "default", _DEFAULT_TOKENS)
+        urgent = await _stream(bench, "ultrafast", bench.tokens(_URGENT_TOKENS))
+        shared = await _stream(bench, "default", bench.tokens(_DEFAULT_TOKENS))
         await urgent.begun()
         await shared.begun()
         await asyncio.sleep(_SETTLE_S)
-        arrival = await bench.client.start(prompt, tier="default", max_tokens=2) if with_prompt else None
+        arrival = (
+            await bench.client.start(prompt, tier="default", max_tokens=2, logit_bias=bias) if with_prompt else None
+        )
         await urgent.done()
         if arrival is not None:
             await arrival.done()

@@ -16,9 +16,9 @@ from tier_cases.timeline import Progress, pace
 from tier_cases.words import Messages, said
 
 _STREAMS = 16
-_STREAM_TOKENS = 192
+_STREAM_TOKENS = 256
 _URGENT_TOKENS = 256
-_SETTLE_S = 1.0  # from the last stream's first token
+_SETTLE_S = 0.5  # from the last stream's first token
 _TRIES = 50
 _ROUNDS = 7
 
@@ -85,7 +85,7 @@ async def _urgent(bench: Bench, story: Messages, seed: int) -> Call:
     return await bench.client.start(
         story,
         tier="ultrafast",
-        max_tokens=_URGENT_TOKENS,
+        max_tokens=bench.tokens(_URGENT_TOKENS),
         temperature=1,
         seed=seed,
         logit_bias=bench.words.never_ending,
@@ -96,8 +96,8 @@ async def _urgent(bench: Bench, story: Messages, seed: int) -> Call:
 async def _load(bench: Bench, prompts: list[Messages]) -> list[Call]:
     """Sixteen streams, all of which have begun."""
     bias = bench.words.never_ending
-    start = bench.client.start
-    calls = [await start(p, tier="default", max_tokens=_STREAM_TOKENS, logit_bias=bias) for p in prompts]
+    start, tokens = bench.client.start, bench.tokens(_STREAM_TOKENS)
+    calls = [await start(prompt, tier="default", max_tokens=tokens, logit_bias=bias) for prompt in prompts]
     for call in calls:
         await call.begun()
     return calls
@@ -155,4 +155,5 @@ async def _first_tokens(bench: Bench) -> None:
 
 async def _first_token(bench: Bench) -> float:
     question = said(f"What is {bench.rng.randrange(1000)} plus {bench.rng.randrange(1000)}?")
-    return (await bench.client.ask(question, tier="ultrafast", max_tokens=4)).first_token_s
+    bias = bench.words.never_ending
+    return (await bench.client.ask(question, tier="ultrafast", max_tokens=4, logit_bias=bias)).first_token_s

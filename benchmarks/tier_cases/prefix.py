@@ -20,9 +20,11 @@ FIGURES = (
 async def measure(bench: Bench) -> None:
     for number in bench.rounds(_ROUNDS):
         tier = ("default", "ultrafast")[number % 2]
-        prefix = bench.words.nonsense(bench.rng, _PREFIX_TOKENS)
+        prefix = bench.words.nonsense(bench.rng, bench.tokens(_PREFIX_TOKENS))
         answers = [
-            await bench.client.ask(said(f"{prefix}\n\n{question}"), tier=tier, max_tokens=2)
+            await bench.client.ask(
+                said(f"{prefix}\n\n{question}"), tier=tier, max_tokens=2, logit_bias=bench.words.never_ending
+            )
             for question in ("How many words are these?", "Which of these words is the longest?")
         ]
         cold, repeated = (answer.first_token_s for answer in answers)

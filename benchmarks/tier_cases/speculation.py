@@ -47,7 +47,7 @@ async def _ask(bench: Bench, task: Task, tier: str) -> Answer:
     fields = {**task.fields, "cache_salt": fresh_salt()}
     if task.prediction is not None:
         fields["prediction"] = {"type": "content", "content": task.prediction}
-    return await bench.client.ask(task.messages, tier=tier, max_tokens=task.max_tokens, **fields)
+    return await bench.client.ask(task.messages, tier=tier, max_tokens=bench.tokens(task.max_tokens), **fields)
 
 
 def _compare(bench: Bench, key: str, plain: Answer, drafted: Answer) -> None:
