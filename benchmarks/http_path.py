@@ -13,18 +13,15 @@ import argparse
 import http.client
 import json
 import random
-import re
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from served import served
 from ultrafast.engine.engine import Engine
 
 PROMPT_TOKENS = 512
@@ -92,23 +89,6 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps(asdict(result), indent=1) + "\n", encoding="utf-8")
     return 0
-
-
-@contextmanager
-def served(model: str, threads: int) -> Iterator[int]:
-    """A server on a free port of the loopback, in a process of its own."""
-    program = Path(sys.executable).with_name("ultrafast")
-    command = [str(program), "serve", "--port", "0", "--model", model, "--threads", str(threads)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        ready = re.search(r"http://[^:]+:(\d+)/", process.stdout.readline())
-        if ready is None:
-            raise SystemExit("http_path: the server did not start")
-        yield int(ready[1])
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 def measure(engine: Engine, connection: http.client.HTTPConnection, repeats: int, result: Result) -> None:
