@@ -1,0 +1,109 @@
+#include "decode/draft_policy.h"
+
+#include <algorithm>
+
+namespace ultrafast {
+
+namespace {
+
+constexpr double kMargin = 1.03;
+
+// Before anything is known of a sequence: a client that predicts means it, and what agreed for long goes on agreeing.
+constexpr double kPriors[kNumDraftSources][6] = {
+    {0.3, 0.5, 0.6, 0.7, 0.8, 0.9},    // prediction
+    {0.0, 0.2, 0.35, 0.5, 0.65, 0.8},  // context
+    {0.0, 0.2, 0.35, 0.5, 0.65, 0.8},  // memory
+    {0.6, 0.6, 0.6, 0.6, 0.6, 0.6},    // model
+};
+constexpr double kPriorWeight = 2.0;  // tokens
+constexpr double kKept = 0.8;         // of a tally's weight at every draft
+
+}  // namespace
+
+void StepCosts::measured(int rows, double seconds) {
+  Step& step = steps_[static_cast<size_t>(rows)];
+  ++clock_;
+  if (is_known(rows))
+    step.seconds += kWeight * (std::min(seconds, 2.0 * step.seconds) - step.seconds);  // another program's time slice is no cost
+  else
+    step.seconds = seconds;
+  step.measured_at = clock_;
+}
+
+double StepCosts::of(int rows) const {
+  if (is_known(rows)) return steps_[static_cast<size_t>(rows)].seconds;
+  const int last = static_cast<int>(steps_.size()) - 1;
+  int below = rows, above = rows;
+  while (below > 0 && !is_known(below)) --below;
+  while (above <= last && !is_known(above)) ++above;
+  const auto sloped = [](int r) { return 1.0 + kSlope * r; };
+  if (below == 0 && above > last) return sloped(rows);
+  if (below == 0) return of(above) * sloped(rows) / sloped(above);
+  if (above > last) return of(below) * sloped(rows) / sloped(below);
+  return of(below) + (of(above) - of(below)) * (rows - below) / (above - below);
+}
+
+size_t DraftRecord::bucket(int match_length) {
+  size_t bits = 0;
+  for (; match_length > 0; match_length /= 2) ++bits;
+  return std::min(bits, static_cast<size_t>(kNumBuckets) - 1);
+}
+
+double DraftRecord::chance(DraftSource source, int match_length) const {
+  const Tally& tally = tallies_[static_cast<size_t>(source)][bucket(match_length)];
+  const double prior = kPriors[static_cast<size_t>(source)][bucket(match_length)];
+  return (prior * kPriorWeight + tally.accepted) / (kPriorWeight + tally.tried);
+}
+
+void DraftRecord::verified(DraftSource source, int match_length, int drafted, int accepted) {
+  Tally& tally = tallies_[static_cast<size_t>(source)][bucket(match_length)];
+  tally.accepted = kKept * tally.accepted + accepted;
+  tally.tried = kKept * tally.tried + std::min(drafted, accepted + 1);  // what follows the first miss says nothing
+  credit_ = std::min(credit_ + accepted, kMaxCredit);
+  accepted_ += accepted;
+  rejected_ += drafted - accepted;
+}
+
+void DraftRecord::stepped(int outputs, int drafted, double overhead) {
+  credit_ = std::min(credit_ - overhead + outputs * (1.0 / kProbeEvery), kMaxCredit);
+  outputs_since_draft_ = drafted > 0 ? 0 : outputs_since_draft_ + outputs;
+}
+
+namespace {
+
+// Gives the most probable token that nobody drafts yet to its offer; returns its probability, 0 when there is none.
+double draft_one_more(std::vector<DraftOffer>& offers) {
+  DraftOffer* best = nullptr;
+  const auto next = [](const DraftOffer& offer) { return offer.all_accepted * offer.chance; };
+  for (DraftOffer& offer : offers)
+    if (offer.count < offer.limit && (best == nullptr || next(offer) > next(*best))) best = &offer;
+  if (best == nullptr) return 0.0;
+  ++best->count;
+  return best->all_accepted *= best->chance;
+}
+
+void clear(std::vector<DraftOffer>& offers) {
+  for (DraftOffer& offer : offers) offer.count = 0, offer.all_accepted = 1.0;
+}
+
+}  // namespace
+
+void plan_drafts(const StepCosts& costs, int rows, int outputs, int max_rows, std::vector<DraftOffer>& offers) {
+  // Costs are no smooth curve: of all the numbers of drafted tokens the best is taken.
+  double expected = outputs, best_rate = kMargin * expected / costs.of(rows);
+  int best = 0;
+  clear(offers);
+  for (int drafted = 1; rows + drafted <= max_rows; ++drafted) {
+    const double gain = draft_one_more(offers);
+    if (gain <= 0.0) break;
+    expected += gain;
+    if (const double rate = expected / costs.of(rows + drafted); rate > best_rate) best_rate = rate, best = drafted;
+  }
+  clear(offers);
+  for (int drafted = 0; drafted < best; ++drafted) draft_one_more(offers);
+  rows += best;
+  for (DraftOffer& offer : offers)
+    if (offer.probe && offer.count == 0 && offer.limit > 0 && rows < max_rows) ++offer.count, ++rows;
+}
+
+}  // namespace ultrafast

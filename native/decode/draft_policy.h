@@ -1,0 +1,96 @@
+// How many tokens to draft: what steps cost by their rows, how often drafts came true, and the numbers that follow from both.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ultrafast {
+
+constexpr int kMaxDraft = 7;  // drafted tokens that a step verifies for one sequence: with its pending token 8 rows
+
+// Seconds of a step by its number of rows, as measured lately.
+class StepCosts {
+ public:
+  explicit StepCosts(int max_rows) : steps_(static_cast<size_t>(max_rows) + 1) {}
+
+  void measured(int rows, double seconds);
+
+  // Rows not measured lately lie on the line between their neighbours; past the outermost, every row adds kSlope.
+  double of(int rows) const;
+
+ private:
+  static constexpr double kWeight = 0.125;  // of the latest measurement in the moving mean
+  static constexpr double kSlope = 0.04;
+  static constexpr int64_t kLately = 4096;  // steps: contexts grow, and a mean that an outlier spoiled must not stay
+
+  struct Step {
+    double seconds = 0.0;
+    int64_t measured_at = 0;
+  };
+  bool is_known(int rows) const {
+    const Step& step = steps_[static_cast<size_t>(rows)];
+    return step.seconds > 0.0 && clock_ - step.measured_at < kLately;
+  }
+
+  std::vector<Step> steps_;  // by rows
+  int64_t clock_ = 0;        // measurements made
+};
+
+enum class DraftSource : int { kPrediction, kContext, kMemory, kModel };
+constexpr int kNumDraftSources = 4;
+
+// How the drafts of one sequence fared.
+class DraftRecord {
+ public:
+  // The chance that a drafted token is accepted if all before it were. match_length: what the source says for itself, tokens
+  // that agreed before the draft.
+  double chance(DraftSource source, int match_length) const;
+
+  // A draft was verified.
+  void verified(DraftSource source, int match_length, int drafted, int accepted);
+
+  // A step made `outputs` tokens of this sequence; its draft, if any, cost `overhead`, in plain steps.
+  void stepped(int outputs, int drafted, double overhead);
+
+  // Drafts are paid from an account, filled by accepted tokens and by little else: even when nothing is ever accepted, all of
+  // them together cost no more than a fixed few steps and 1 / 64 of the output.
+  bool can_pay() const { return credit_ > 0.0; }
+
+  // Nothing was drafted for so long that it is time to try again, however small the chance seems.
+  bool should_probe() const { return outputs_since_draft_ >= kProbeEvery; }
+
+  int accepted() const { return accepted_; }
+  int rejected() const { return rejected_; }
+
+ private:
+  static constexpr int kNumBuckets = 6;  // match lengths 0, 1, 2-3, 4-7, 8-15, more
+  static constexpr int kProbeEvery = 64;
+  static constexpr double kMaxCredit = 3.0;
+
+  struct Tally {
+    double accepted = 0.0, tried = 0.0;  // tokens, older ones weighing less
+  };
+  static size_t bucket(int match_length);
+
+  std::array<std::array<Tally, kNumBuckets>, kNumDraftSources> tallies_{};
+  double credit_ = 1.0;  // plain steps
+  int outputs_since_draft_ = 0;
+  int accepted_ = 0, rejected_ = 0;
+};
+
+// What one sequence could draft, and what it shall.
+struct DraftOffer {
+  double chance;  // of every token, if all before it are accepted
+  int limit;      // tokens there are
+  bool probe;     // draft one token at least
+  int count = 0;  // the answer
+  double all_accepted = 1.0;  // the chance that all `count` tokens are
+};
+
+// Chooses the counts that make the most tokens per second of a step which has `rows` rows without drafts and makes `outputs`
+// tokens. Nothing is drafted for a gain within the margin, which is what measurements are good for, nor past max_rows.
+void plan_drafts(const StepCosts& costs, int rows, int outputs, int max_rows, std::vector<DraftOffer>& offers);
+
+}  // namespace ultrafast
