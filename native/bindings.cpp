@@ -127,7 +127,7 @@ class Model {
       forward = std::make_unique<ReferenceForward>(config, tensors, *workers_, num_blocks, max_rows, max_logits);
     else
       forward = std::make_unique<TileForward>(config, tensors, kernels, *workers_, num_blocks, max_rows, max_logits, max_context);
-    decoder_ = std::make_unique<Decoder>(std::move(forward), kernels, *workers_, config.vocab_size, max_rows);
+    decoder_ = std::make_unique<Decoder>(std::move(forward), kernels, *workers_, config.vocab_size, max_rows, max_logits);
   }
 
   // Returns the steps finished and whether the lane is suspended now. The caller keeps the sequences of a suspended lane alive.
@@ -140,8 +140,9 @@ class Model {
     int64_t rows = 0;
     for (const auto& [sequence, chunk] : burst) {
       require(sequence != nullptr && chunk > 0, "bad burst entry");
-      check(*sequence, std::min<int64_t>(static_cast<int64_t>(sequence->tokens.size()) - 1 + max_steps,
-                                         static_cast<int64_t>(sequence->num_prompt) + sequence->max_tokens - 1));
+      const int64_t most = int64_t{max_steps} * (1 + sequence->draft_limit);  // tokens
+      check(*sequence, std::min(static_cast<int64_t>(sequence->tokens.size()) - 1 + most,
+                                static_cast<int64_t>(sequence->num_prompt) + sequence->max_tokens - 1));
       rows += std::min(chunk, std::max(sequence->num_pending(), 1));
       entries.push_back({sequence, chunk});
     }
@@ -185,6 +186,12 @@ class Model {
     require(source != target, "a KV block cannot be copied to itself");
     nb::gil_scoped_release release;
     decoder_->forward().copy_block(source, target);
+  }
+
+  // Not while a burst runs.
+  void remember(const std::string& domain, const std::vector<int32_t>& tokens) {
+    for (const int32_t token : tokens) require(token >= 0 && token < vocab_size_, "token id out of range");
+    decoder_->speculation().remember(domain, tokens);
   }
 
   void interrupt() { decoder_->interrupt(); }
@@ -254,6 +261,7 @@ FloatMatrix dequantize(int type, int64_t rows, int64_t cols, const Bytes& data, 
 
 NB_MODULE(_native, m) {
   m.attr("KV_BLOCK") = kKvBlock;
+  m.attr("MAX_DRAFT") = kMaxDraft;
   m.def("available_isas", [] {
     std::vector<std::string> names;
     for (const KernelTable* table : available_kernels()) names.emplace_back(table->name);
@@ -320,15 +328,20 @@ NB_MODULE(_native, m) {
           "__init__",
           [](Sequence* self, std::vector<int32_t> prompt, int max_tokens, std::vector<int32_t> stop_tokens, float temperature, int top_k,
              float top_p, float min_p, float repetition_penalty, float presence_penalty, float frequency_penalty,
-             std::vector<std::pair<int32_t, float>> logit_bias, uint64_t seed, int num_logprobs) {
+             std::vector<std::pair<int32_t, float>> logit_bias, uint64_t seed, int num_logprobs, int draft_limit,
+             std::vector<int32_t> prediction, std::string domain, std::vector<int32_t> replay) {
             require(!prompt.empty() && max_tokens >= 0, "a sequence needs a prompt");
+            require(draft_limit >= 0 && draft_limit <= kMaxDraft, "bad draft limit");
             new (self) Sequence(std::move(prompt), max_tokens, std::move(stop_tokens),
                                 {temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
-                                 std::move(logit_bias), seed, num_logprobs});
+                                 std::move(logit_bias), seed, num_logprobs},
+                                {draft_limit, std::move(prediction), std::move(domain)});
+            self->replay = std::move(replay);
           },
           "prompt"_a, "max_tokens"_a, "stop_tokens"_a, nb::kw_only(), "temperature"_a = 0.0f, "top_k"_a = 0, "top_p"_a = 1.0f,
           "min_p"_a = 0.0f, "repetition_penalty"_a = 1.0f, "presence_penalty"_a = 0.0f, "frequency_penalty"_a = 0.0f,
-          "logit_bias"_a = std::vector<std::pair<int32_t, float>>{}, "seed"_a = 0, "num_logprobs"_a = -1)
+          "logit_bias"_a = std::vector<std::pair<int32_t, float>>{}, "seed"_a = 0, "num_logprobs"_a = -1,
+          "draft_limit"_a = 0, "prediction"_a = std::vector<int32_t>{}, "domain"_a = "", "replay"_a = std::vector<int32_t>{})
       .def_rw("block_table", &Sequence::block_table)
       .def_prop_rw(
           "num_computed", [](const Sequence& s) { return s.num_computed; },
@@ -339,6 +352,8 @@ NB_MODULE(_native, m) {
       .def_ro("tokens", &Sequence::tokens)
       .def_prop_ro("num_pending", &Sequence::num_pending)
       .def_prop_ro("num_output", &Sequence::num_output)
+      .def_prop_ro("num_accepted", [](const Sequence& s) { return s.drafter ? s.drafter->record.accepted() : 0; })
+      .def_prop_ro("num_rejected", [](const Sequence& s) { return s.drafter ? s.drafter->record.rejected() : 0; })
       .def_prop_ro("finish", [](const Sequence& s) { return static_cast<int>(s.finish); })
       .def("take", [](Sequence& s) {  // output tokens since the last call, and their logprobs when asked for
         std::vector<int32_t> tokens(s.tokens.begin() + s.num_prompt + s.num_delivered, s.tokens.end());
@@ -358,6 +373,7 @@ NB_MODULE(_native, m) {
       .def("all_logits", &Model::all_logits, "sequence"_a, "chunk"_a)
       .def("release_blocks", &Model::release_blocks, "blocks"_a)
       .def("copy_block", &Model::copy_block, "source"_a, "target"_a)
+      .def("remember", &Model::remember, "domain"_a, "tokens"_a)
       .def("interrupt", &Model::interrupt)
       .def("preempt", &Model::preempt)
       .def("profile", &Model::profile, "on"_a)

@@ -5,61 +5,61 @@
 
 namespace ultrafast {
 
-Sequence::Sequence(std::vector<int32_t> prompt, int max_output, std::vector<int32_t> stops, SamplingParams params)
-    : tokens(std::move(prompt)),
-      num_prompt(static_cast<int>(tokens.size())),
-      max_tokens(max_output),
-      stop_tokens(std::move(stops)),
-      sampler(std::move(params)) {
-  sampler.see_prompt(tokens);
-}
-
-Decoder::Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, Workers& workers, int vocab_size, int max_rows)
+Decoder::Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, Workers& workers, int vocab_size, int max_rows,
+                 int max_logits)
     : forward_(std::move(forward)),
       kernels_(kernels),
       workers_(workers),
       vocab_size_(vocab_size),
       max_rows_(max_rows),
+      speculation_(vocab_size, max_rows, max_logits),
       scratch_(static_cast<size_t>(workers.count())) {}
 
 bool Decoder::build(Step& step) {
   step.batch.clear();
   step.sampled.clear();
   step.advanced.clear();
-  for (const BurstEntry& entry : step.entries) {
-    Sequence& s = *entry.sequence;
-    if (s.finish != Finish::kNone) continue;
-    const int count = std::min(s.num_pending(), entry.prefill_chunk);
-    for (int i = 0; i < count; ++i) {
-      const int position = s.num_computed + i;
-      const bool is_last = position + 1 == static_cast<int>(s.tokens.size());
-      if (is_last && s.max_tokens > 0) {
-        step.batch.logits_rows.push_back(static_cast<int>(step.batch.rows.size()));
-        step.sampled.push_back(&s);
-      }
-      step.batch.rows.push_back({s.tokens[static_cast<size_t>(position)], position, s.block_table.data()});
+  for (const auto& [s, chunk] : step.entries)
+    if (s->finish == Finish::kNone) step.advanced.emplace_back(s, std::min(s->num_pending(), chunk));
+  speculation_.plan(step.advanced);
+  auto& [rows, logits_rows] = step.batch;
+  for (const auto& [sequence, count] : step.advanced) {
+    Sequence& s = *sequence;
+    const bool samples = s.samples_after(count);
+    for (int i = 0; i < count; ++i, ++s.num_computed)
+      rows.push_back({s.tokens[static_cast<size_t>(s.num_computed)], s.num_computed, s.block_table.data()});
+    if (!samples) continue;
+    step.sampled.push_back({&s, static_cast<int>(logits_rows.size()), s.num_output() == 0});
+    logits_rows.push_back(static_cast<int>(rows.size()) - 1);
+    for (int i = 0; i < s.draft.count; ++i) {
+      logits_rows.push_back(static_cast<int>(rows.size()));
+      rows.push_back({s.draft.tokens[static_cast<size_t>(i)], s.num_computed + i, s.block_table.data()});
     }
-    s.num_computed += count;
-    step.advanced.emplace_back(&s, count);
   }
-  return !step.batch.rows.empty();
+  return !rows.empty();
 }
 
 void Decoder::sample(const Worker& worker, const Step& step) {
-  Scratch& scratch = scratch_[static_cast<size_t>(worker.index)];
-  for (size_t i = static_cast<size_t>(worker.index); i < step.sampled.size(); i += static_cast<size_t>(worker.count)) {
-    Sequence& s = *step.sampled[i];
-    const float* logits = forward_->logits(static_cast<int>(i));
-    const int32_t token = s.sampler.pick(kernels_, logits, vocab_size_, s.tokens.size(), scratch.weights, scratch.order);
+  for (size_t i = static_cast<size_t>(worker.index); i < step.sampled.size(); i += static_cast<size_t>(worker.count))
+    sample(step.sampled[i], scratch_[static_cast<size_t>(worker.index)]);
+}
+
+void Decoder::sample(const Sampled& sampled, Scratch& scratch) {
+  Sequence& s = *sampled.sequence;
+  int accepted = 0;  // of the draft; the logits after it are good as long as it says what is sampled
+  for (bool goes_on = true; goes_on;) {
+    const float* logits = forward_->logits(sampled.logits_row + accepted);
+    int32_t token = s.sampler.pick(kernels_, logits, vocab_size_, s.tokens.size(), scratch.weights, scratch.order);
+    if (const auto n = static_cast<size_t>(s.num_output()); n < s.replay.size()) token = s.replay[n];
     if (s.sampler.params().num_logprobs >= 0)
       s.logprobs.push_back(s.sampler.logprobs(kernels_, logits, vocab_size_, token, scratch.weights));
-    s.sampler.see_output(token);
-    s.tokens.push_back(token);
-    if (std::find(s.stop_tokens.begin(), s.stop_tokens.end(), token) != s.stop_tokens.end())
-      s.finish = Finish::kStop;
-    else if (s.num_output() >= s.max_tokens)
-      s.finish = Finish::kLength;
+    s.append(token);
+    const bool drafted = accepted < s.draft.count && s.draft.tokens[static_cast<size_t>(accepted)] == token;
+    accepted += drafted;
+    goes_on = drafted && s.finish == Finish::kNone;
   }
+  s.num_computed = static_cast<int>(s.tokens.size()) - 1;
+  Speculation::verified(s, accepted);
 }
 
 int Decoder::run(Lane lane, const std::vector<BurstEntry>& entries, const BurstLimits& limits) {
@@ -94,6 +94,8 @@ int Decoder::go_on(Lane lane, const BurstLimits& limits) {
       worker.profile = &*profile_;
       worker.profile->start(Stage::kBetween);
     }
+    auto mark = std::chrono::steady_clock::now();
+    bool is_whole = !step.suspended;
     while (more) {
       const bool finished = forward_->run(worker, step.batch, pause);
       if (finished) {
@@ -105,9 +107,15 @@ int Decoder::go_on(Lane lane, const BurstLimits& limits) {
       if (worker.index == 0) {  // the others wait at the next barrier
         step.suspended = !finished;
         if (finished) ++steps;
-        const auto is_first = [](const Sequence* s) { return s->num_output() == 1; };
+        const auto now = std::chrono::steady_clock::now();
+        const auto rows = static_cast<int>(step.batch.rows.size());
+        if (finished && is_whole && rows == step.batch.num_logits())
+          speculation_.measured(rows, std::chrono::duration<double>(now - mark).count());
+        mark = now;
+        is_whole = true;
+        const auto is_first = [](const Sampled& sampled) { return sampled.is_first; };
         more = finished && std::none_of(step.sampled.begin(), step.sampled.end(), is_first) && steps < limits.max_steps &&
-                !interrupted_.load(std::memory_order_relaxed) && !is_late() && build(step);
+               !interrupted_.load(std::memory_order_relaxed) && now < deadline && build(step);
       }
       worker.sync();
     }

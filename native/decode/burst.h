@@ -9,32 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "decode/sampler.h"
+#include "decode/sequence.h"
+#include "decode/speculation.h"
 #include "model/batch.h"
 
 namespace ultrafast {
-
-enum class Finish : int { kNone, kStop, kLength };
-
-// A request's running state. Tokens [0, num_computed) are in the KV cache; the rest wait to be computed.
-struct Sequence {
-  Sequence(std::vector<int32_t> prompt, int max_tokens, std::vector<int32_t> stop_tokens, SamplingParams params);
-
-  std::vector<int32_t> tokens;       // prompt, then output
-  const int num_prompt;
-  const int max_tokens;              // the output ends here with Finish::kLength; 0 computes the prompt alone
-  const std::vector<int32_t> stop_tokens;
-  std::vector<int32_t> block_table;  // must cover every position that a burst computes
-  int num_computed = 0;
-  int num_delivered = 0;             // output tokens already handed to Python
-  Finish finish = Finish::kNone;
-  Sampler sampler;
-  std::vector<Logprobs> logprobs;    // of every output token, when asked for
-
-  int num_output() const { return static_cast<int>(tokens.size()) - num_prompt; }
-  // Tokens still to be computed before the next can be sampled; 1 while decoding.
-  int num_pending() const { return static_cast<int>(tokens.size()) - num_computed; }
-};
 
 // One sequence's place in a burst.
 struct BurstEntry {
@@ -50,11 +29,13 @@ struct BurstLimits {
 
 class Decoder {
  public:
-  Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, Workers& workers, int vocab_size, int max_rows);
+  // max_rows, max_logits: of one step, as the forward pass allows.
+  Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, Workers& workers, int vocab_size, int max_rows, int max_logits);
 
   // Runs steps until the limits, an interrupt, the end of every sequence, or the first output token of any: that one should
   // reach its client at once. Each step computes up to prefill_chunk pending tokens of every entry and samples where
-  // the last token was computed. The chunks together must not exceed max_rows. Returns the number of steps finished.
+  // the last token was computed; where it drafts, it may sample several tokens. The chunks together must not exceed max_rows,
+  // nor the entries max_logits. Returns the number of steps finished.
   // The lane must not be suspended; if it is afterwards, its entries must stay as they are until `resume` has finished the step.
   int run(Lane lane, const std::vector<BurstEntry>& entries, const BurstLimits& limits);
   // Goes on where a suspended lane stopped, like `run` from there.
@@ -79,6 +60,7 @@ class Decoder {
   const std::optional<Profile>& profile() const { return profile_; }
 
   Forward& forward() const { return *forward_; }
+  Speculation& speculation() { return speculation_; }
   int max_rows() const { return max_rows_; }
 
  private:
@@ -86,11 +68,17 @@ class Decoder {
     std::vector<float> weights;
     std::vector<int32_t> order;
   };
+  // Its next token is sampled from `logits_row`, those after its drafted tokens from the rows that follow.
+  struct Sampled {
+    Sequence* sequence;
+    int logits_row;
+    bool is_first;  // it has no output yet
+  };
   // What a lane computes at the moment.
   struct Step {
     std::vector<BurstEntry> entries;
     Batch batch;
-    std::vector<Sequence*> sampled;  // sequence of each logits row
+    std::vector<Sampled> sampled;
     std::vector<std::pair<Sequence*, int>> advanced;  // tokens of each sequence that the step computes
     bool suspended = false;
   };
@@ -98,12 +86,14 @@ class Decoder {
   bool build(Step& step);
   int go_on(Lane lane, const BurstLimits& limits);
   void sample(const Worker& worker, const Step& step);
+  void sample(const Sampled& sampled, Scratch& scratch);
 
   std::unique_ptr<Forward> forward_;
   const KernelTable& kernels_;
   Workers& workers_;
   const int vocab_size_;
   const int max_rows_;
+  Speculation speculation_;
   std::atomic<bool> interrupted_{false}, preempted_{false};
   std::array<Step, kNumLanes> steps_;
   std::vector<Scratch> scratch_;    // one per worker

@@ -31,12 +31,12 @@ void StepCosts::measured(int rows, double seconds) {
 }
 
 double StepCosts::of(int rows) const {
-  if (is_known(rows)) return steps_[static_cast<size_t>(rows)].seconds;
   const int last = static_cast<int>(steps_.size()) - 1;
-  int below = rows, above = rows;
+  int below = std::min(rows, last), above = rows;
   while (below > 0 && !is_known(below)) --below;
   while (above <= last && !is_known(above)) ++above;
   const auto sloped = [](int r) { return 1.0 + kSlope * r; };
+  if (below == rows && below > 0) return steps_[static_cast<size_t>(rows)].seconds;
   if (below == 0 && above > last) return sloped(rows);
   if (below == 0) return of(above) * sloped(rows) / sloped(above);
   if (above > last) return of(below) * sloped(rows) / sloped(below);

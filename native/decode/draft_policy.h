@@ -13,9 +13,10 @@ constexpr int kMaxDraft = 7;  // drafted tokens that a step verifies for one seq
 // Seconds of a step by its number of rows, as measured lately.
 class StepCosts {
  public:
+  // Measurements are kept of up to max_rows rows; more can be asked for.
   explicit StepCosts(int max_rows) : steps_(static_cast<size_t>(max_rows) + 1) {}
 
-  void measured(int rows, double seconds);
+  void measured(int rows, double seconds);  // at most max_rows
 
   // Rows not measured lately lie on the line between their neighbours; past the outermost, every row adds kSlope.
   double of(int rows) const;

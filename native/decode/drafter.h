@@ -14,6 +14,7 @@ struct Draft {
   int count = 0;  // 0: no proposal
   DraftSource source = DraftSource::kContext;
   int match_length = 0;  // tokens that agreed before the draft
+  double overhead = 0.0;  // plain steps that verifying it costs
 };
 
 // The drafts of one sequence. Nothing here can change its tokens: a draft is only ever compared with them.

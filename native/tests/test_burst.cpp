@@ -1,89 +1,11 @@
 // The native loop: when it stops, what it computes, and that neither changes the tokens.
-#include <algorithm>
-#include <functional>
 #include <thread>
 
-#include "decode/burst.h"
-#include "tests/tables.h"
+#include "tests/counting_model.h"
 #include "tests/tiny_model.h"
 
 using namespace ultrafast;
 using namespace ultrafast::test;
-
-namespace {
-
-constexpr BurstLimits kNoLimit{1000, std::chrono::hours(1)};
-constexpr int kVocab = 100;
-
-// A model that says n + 1 after n, and remembers what it was asked.
-class CountingForward final : public Forward {
- public:
-  void select(Lane lane) override { lane_ = lane; }
-  void abandon() override {}
-  bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override {
-    if (worker.index == 0) {
-      if (in_layer) in_layer();
-      suspends_ = pause();
-      if (!suspends_) finish(batch);
-    }
-    worker.sync();
-    return !suspends_;
-  }
-  const float* logits(int row) const override { return logits_.data() + static_cast<ptrdiff_t>(row) * kVocab; }
-  void release_block(int) override {}
-  void copy_block(int, int) override {}
-  size_t bytes_per_token() const override { return 1; }
-
-  std::vector<std::vector<BatchRow>> passes;
-  std::vector<Lane> lanes;
-  std::function<void()> in_layer;
-  std::function<void(int)> after_pass;
-
- private:
-  void finish(const Batch& batch) {
-    passes.push_back(batch.rows);
-    lanes.push_back(lane_);
-    logits_.assign(static_cast<size_t>(batch.num_logits()) * kVocab, 0.0f);
-    for (int i = 0; i < batch.num_logits(); ++i) {
-      const int32_t token = batch.rows[static_cast<size_t>(batch.logits_rows[static_cast<size_t>(i)])].token;
-      logits_[static_cast<size_t>(i * kVocab + (token + 1) % kVocab)] = 1.0f;
-    }
-    if (after_pass) after_pass(static_cast<int>(passes.size()));
-  }
-
-  Lane lane_ = Lane::kUrgent;
-  bool suspends_ = false;
-  std::vector<float> logits_;
-};
-
-struct Counting {
-  explicit Counting(int num_workers = 2)
-      : workers(std::vector<int>(static_cast<size_t>(num_workers), -1)), forward(new CountingForward),
-        decoder(std::unique_ptr<Forward>(forward), scalar(), workers, kVocab, 64) {}
-  std::vector<size_t> pass_sizes() const {
-    std::vector<size_t> sizes;
-    for (const auto& rows : forward->passes) sizes.push_back(rows.size());
-    return sizes;
-  }
-  Workers workers;
-  CountingForward* forward;
-  Decoder decoder;
-};
-
-Sequence sequence(std::vector<int32_t> prompt, int max_tokens, std::vector<int32_t> stops = {}, SamplingParams params = {}) {
-  Sequence s(std::move(prompt), max_tokens, std::move(stops), std::move(params));
-  for (int32_t block = 0; block < 4; ++block) s.block_table.push_back(block);
-  return s;
-}
-
-std::vector<int32_t> output(const Sequence& s) { return {s.tokens.begin() + s.num_prompt, s.tokens.end()}; }
-
-void finish(Decoder& decoder, const std::vector<BurstEntry>& entries, const BurstLimits& limits) {
-  while (std::any_of(entries.begin(), entries.end(), [](const BurstEntry& e) { return e.sequence->finish == Finish::kNone; }))
-    if (decoder.run(Lane::kUrgent, entries, limits) == 0) return;
-}
-
-}  // namespace
 
 TEST(decode, a_sequence_ends_at_its_limit_or_stop_token) {
   Counting c;
@@ -202,7 +124,7 @@ TEST(decode, an_abandoned_step_leaves_no_trace) {
   const auto prompt = random_tokens(40, 90, 1);
   const auto generate = [&](bool abandons) {
     Runner runner(model, {.kernels = &scalar(), .num_workers = 2}, 64, 2);
-    Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64);
+    Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64, 64);
     Sequence s(prompt, 10, {}, {}), other(random_tokens(9, 90, 2), 10, {}, {});
     s.block_table = runner.blocks(0);
     other.block_table = runner.blocks(1);
@@ -255,7 +177,7 @@ TEST(decode, tokens_do_not_depend_on_how_they_are_computed) {
   const SamplingParams sampled{.temperature = 0.9f, .top_k = 20, .top_p = 0.95f, .repetition_penalty = 1.1f, .seed = 5, .num_logprobs = 3};
   const auto generate = [&](const KernelTable& table, int num_workers, int chunk, const BurstLimits& limits, int beside, const SamplingParams& params) {
     Runner runner(model, {.kernels = &table, .num_workers = num_workers}, 128, beside + 1);
-    Decoder decoder(runner.take_forward(), table, runner.workers(), 90, 64);
+    Decoder decoder(runner.take_forward(), table, runner.workers(), 90, 64, 64);
     std::vector<Sequence> all;
     all.reserve(static_cast<size_t>(beside) + 1);
     std::vector<BurstEntry> entries;
@@ -284,7 +206,7 @@ TEST(decode, tokens_do_not_depend_on_how_they_are_computed) {
 TEST(decode, a_profile_covers_the_bursts_since_it_began) {
   const TinyModel model({.types = {kFileQ4_1}});
   Runner runner(model, {.kernels = &scalar(), .num_workers = 2}, 128);
-  Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64);
+  Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64, 64);
   Sequence s(random_tokens(5, 90, 1), 20, {}, {});
   s.block_table = runner.blocks(0);
   const std::vector<BurstEntry> entries{{&s, 5}};
@@ -314,7 +236,7 @@ TEST(decode, all_logits_are_those_of_every_step) {
   const auto want = all_logits(model, tokens, {.kernels = &scalar()});
   for (const int chunk : {1, 9, 64}) {
     Runner runner(model, {.kernels = &scalar(), .num_workers = 2}, 128);
-    Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64);
+    Decoder decoder(runner.take_forward(), scalar(), runner.workers(), 90, 64, 64);
     Sequence s(tokens, 0, {}, {});
     s.block_table = runner.blocks(0);
     std::vector<float> got(want.size());

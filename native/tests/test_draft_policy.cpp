@@ -66,6 +66,7 @@ TEST(decode, costs_are_measured_or_lie_between_neighbours) {
   CHECK(costs.of(1) == 2.0 && costs.of(8) > 2.0 && costs.of(8) < 3.0);
   costs.measured(9, 6.0);
   CHECK(costs.of(9) == 6.0 && costs.of(5) == 4.0 && costs.of(16) > 6.0 && costs.of(16) < 9.0);
+  CHECK(costs.of(100) > costs.of(16));
   for (int i = 0; i < 100; ++i) costs.measured(9, 4.0);
   CHECK(std::fabs(costs.of(9) - 4.0) < 0.01, costs.of(9));
   costs.measured(9, 1000.0);  // the machine did something else meanwhile
