@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 State = Literal["queued", "prefill", "decode"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneStatus:
+class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One tier: its policy (`engine.tiers.TierPolicy`), its load and its measured speed.
 
     Attributes:
@@ -42,8 +42,7 @@ class LaneStatus:
     acceptance: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheStatus:
+class CacheStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The KV blocks.
 
     Attributes:
@@ -62,8 +61,7 @@ class CacheStatus:
     cached_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestStatus:
+class RequestStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One request that runs or waits.
 
     Attributes:
@@ -85,8 +83,7 @@ class RequestStatus:
     age_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStatus:
+class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One model. ``share``: of the time, what ``ultrafast`` gets while other tiers have work as well."""
 
     model: str
