@@ -228,8 +228,9 @@ class Model {
     require(positions <= max_context_, "sequence is longer than the context");
     require(static_cast<int64_t>(s.block_table.size()) * kKvBlock >= std::max<int64_t>(positions, 1), "too few KV blocks");
     for (const int32_t block : s.block_table) require(block >= 0 && block < num_blocks_, "KV block out of range");
-    for (size_t i = static_cast<size_t>(s.num_computed); i < s.tokens.size(); ++i)
-      require(s.tokens[i] >= 0 && s.tokens[i] < vocab_size_, "token id out of range");
+    const auto is_token = [this](int32_t token) { return token >= 0 && token < vocab_size_; };
+    require(std::all_of(s.tokens.begin() + s.num_computed, s.tokens.end(), is_token), "token id out of range");
+    require(std::all_of(s.replay.begin(), s.replay.end(), is_token), "token id out of range");
   }
 
   const int vocab_size_, num_blocks_, max_logits_, max_context_;

@@ -23,7 +23,16 @@ from ultrafast.engine.blocks import BlockPool
 from ultrafast.engine.lanes import LaneClock, Turn
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
 from ultrafast.engine.meter import Meter, Watched
-from ultrafast.engine.native import KV_BLOCK, Lane, NativeModel, NativeSequence, Profile, choose_isa, worker_cpus
+from ultrafast.engine.native import (
+    KV_BLOCK,
+    MAX_DRAFT,
+    Lane,
+    NativeModel,
+    NativeSequence,
+    Profile,
+    choose_isa,
+    worker_cpus,
+)
 from ultrafast.engine.pace import PrefillPace
 from ultrafast.engine.prefix_cache import PrefixCache
 from ultrafast.engine.prompt import encode_prompt
@@ -44,6 +53,7 @@ from ultrafast.types import FinishReason, GenerateRequest, Output, Prompt, Sampl
 _MAX_ROWS = 512  # tokens of one step: past a few hundred, longer chunks are no faster
 _LOGITS_CHUNK = 64  # rows of logits held at once
 _KEPT_KV_BYTES = 64 << 20  # of KV memory that stays with an idle engine, so that small requests find it warm
+_PROMPT_REMEMBERED = 32  # last tokens of a prompt, by which its repetition finds the output it had
 _CACHE_BYTES = 160 << 20  # of keys and values that are kept for prompts with the same beginning
 
 
@@ -228,13 +238,17 @@ class Engine:
         self.check(request)
         max_tokens = resolve_max_tokens(request, self.max_context)
         stop_ids = () if request.params.ignore_eos else sorted(self.tokenizer.eog_ids)
-        sequence = Sequence(
-            request,
-            NativeSequence(request.prompt_ids, request.params, max_tokens=max_tokens, stop_ids=stop_ids),
-            Detokenizer(self.tokenizer, request.params.stop),
-            max_tokens,
-            tier or request.tier,
+        tier = tier or request.tier
+        native = NativeSequence(
+            request.prompt_ids,
+            request.params,
+            max_tokens=max_tokens,
+            stop_ids=stop_ids,
+            draft_limit=MAX_DRAFT if self.tiers.policies[tier].speculation else 0,
+            prediction=request.prediction,
+            domain=request.cache_salt,
         )
+        sequence = Sequence(request, native, Detokenizer(self.tokenizer, request.params.stop), max_tokens, tier)
         sequence.timings.arrived = time.monotonic()
         with self._lock:
             self._require_open()
@@ -438,8 +452,15 @@ class Engine:
             self._native.abandon(Lane.SHARED)
             self._scheduler.abandoned()
         self.meter.finished(sequence, reason, sequence.timings.finished)
+        self._remember(sequence)
         if not self.has_work:
             self._release_memory()
+
+    def _remember(self, sequence: Sequence) -> None:
+        """Let what a sequence said be a draft for others of its salt, where any tier drafts."""
+        if sequence.num_output and any(policy.speculation for policy in self.tiers.policies.values()):
+            start = max(0, len(sequence.request.prompt_ids) - _PROMPT_REMEMBERED)
+            self._native.remember(sequence.request.cache_salt, sequence.token_ids[start:])
 
     def _release_memory(self) -> None:
         pool, cache = self._scheduler.pool, self._scheduler.cache

@@ -22,6 +22,9 @@ from ultrafast.types import FinishReason, SamplingParams
 KV_BLOCK: int = _native.KV_BLOCK
 """Positions of a KV block."""
 
+MAX_DRAFT: int = _native.MAX_DRAFT
+"""Tokens that a step can draft and verify for one sequence."""
+
 REFERENCE = "reference"
 """The plain fp32 path: not an instruction set, but chosen like one."""
 
@@ -141,11 +144,26 @@ class NativeSequence:
         params: ranges already checked.
         max_tokens: output tokens at most.
         stop_ids: tokens that end the output.
+        draft_limit: tokens drafted in a step, `MAX_DRAFT` at most; 0 drafts none. The tokens do not depend on it.
+        prediction: what the output probably is.
+        domain: whose past outputs, as `NativeModel.remember` got them, may become drafts.
+        replay: for measurements: output tokens that take the place of the sampler's picks.
     """
 
     __slots__ = ("handle",)
 
-    def __init__(self, prompt_ids: Seq[int], params: SamplingParams, *, max_tokens: int, stop_ids: Seq[int]) -> None:
+    def __init__(
+        self,
+        prompt_ids: Seq[int],
+        params: SamplingParams,
+        *,
+        max_tokens: int,
+        stop_ids: Seq[int],
+        draft_limit: int = 0,
+        prediction: Seq[int] = (),
+        domain: str = "",
+        replay: Seq[int] = (),
+    ) -> None:
         self.handle = _native.Sequence(
             list(prompt_ids),
             max_tokens,
@@ -160,6 +178,10 @@ class NativeSequence:
             logit_bias=sorted((int(token), float(bias)) for token, bias in params.logit_bias.items()),
             seed=int(params.seed) & 0xFFFF_FFFF_FFFF_FFFF,
             num_logprobs=-1 if params.logprobs is None else int(params.logprobs),
+            draft_limit=draft_limit,
+            prediction=list(prediction),
+            domain=domain,
+            replay=list(replay),
         )
 
     def begin(self, blocks: list[int], num_computed: int) -> None:
@@ -173,6 +195,16 @@ class NativeSequence:
         return self.handle.num_pending
 
     @property
+    def num_accepted(self) -> int:
+        """Drafted tokens that became output."""
+        return self.handle.num_accepted
+
+    @property
+    def num_rejected(self) -> int:
+        """Drafted tokens that did not."""
+        return self.handle.num_rejected
+
+    @property
     def finish_reason(self) -> FinishReason | None:
         """Set when a stop token was sampled or the last token allowed."""
         return _FINISH[self.handle.finish]
@@ -184,7 +216,7 @@ class NativeModel:
     Args:
         num_blocks: KV blocks; their memory is taken when they are first written.
         max_rows: tokens computed in one step.
-        max_logits: sequences that may sample in one step.
+        max_logits: tokens that may be sampled in one step: one for every sequence, the rest for drafts.
         max_context: positions of the longest sequence.
 
     Raises:
@@ -296,6 +328,13 @@ class NativeModel:
     def release_blocks(self, blocks: list[int]) -> None:
         """Give the memory of KV blocks that nobody holds back to the system; it returns, as zeros, when written."""
         self._model.release_blocks(blocks)
+
+    def remember(self, domain: str, token_ids: Seq[int]) -> None:
+        """Keep what a request of ``domain`` said: later ones of the same domain may say it again, and draft it.
+
+        Where the tokens begin with the last ones of the prompt, its repetition finds them before it has any output.
+        """
+        self._model.remember(domain, list(token_ids))
 
     def interrupt(self) -> None:
         """End the running burst, or the next if none runs, after a step; nothing once closed. Thread-safe."""

@@ -42,7 +42,13 @@ class Sequence:
 
     @property
     def usage(self) -> Usage:
-        return Usage(len(self.request.prompt_ids), self.num_output, self.num_cached or 0)
+        return Usage(
+            len(self.request.prompt_ids),
+            self.num_output,
+            self.num_cached or 0,
+            min(self.native.num_accepted, self.num_output),  # a stop, drafted too, is no output
+            self.native.num_rejected,
+        )
 
     @property
     def num_blocks_needed(self) -> int:
