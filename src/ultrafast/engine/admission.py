@@ -149,7 +149,9 @@ class Admission:
             )
         free, slots, whose = min(self._limits(tier))
         in_use = f"{slots - free} in use" if free > 0 else "all in use"
-        problem = f"{whose} {_counted(slots, 'slot')}, {in_use}, and {_counted(self._waiting[tier], 'request')} wait"
+        waiting = self._waiting[tier]
+        wait = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
+        problem = f"{whose} {_counted(slots, 'slot')}, {in_use}, and {wait}"
         return self._too_busy(tier, problem + (f": no room for {count} at once" if count > 1 else ""))
 
     def _too_busy(self, tier: str, problem: str) -> QueueFull:
