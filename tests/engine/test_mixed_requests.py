@@ -23,6 +23,7 @@ class Crowd:
         self.rng = rng
         self.open: dict[Sequence, tuple[Answer, Answer]] = {}  # so far, expected
         self.num_preempted = self.num_suspended = self.num_cached = self.num_evicted = 0
+        self.num_accepted = self.num_rejected = 0
         evict = engine._scheduler.cache.evict
 
         def counted(count: int) -> int:
@@ -66,7 +67,10 @@ class Crowd:
 
     def count(self, sequence: Sequence) -> None:
         self.num_preempted += sequence.num_preempted
-        self.num_cached += sequence.usage.cached_tokens
+        usage = sequence.usage
+        self.num_cached += usage.cached_tokens
+        self.num_accepted += usage.accepted_draft_tokens
+        self.num_rejected += usage.rejected_draft_tokens
 
 
 @pytest.mark.parametrize(("seed", "threads", "count"), [(1, 1, 130), (2, 1, 100), (3, 2, 70)])
@@ -91,3 +95,5 @@ def test_every_answer_is_the_solo_answer(
         assert crowd.num_suspended > 0
         assert crowd.num_cached > 0
         assert crowd.num_evicted > 0
+        assert crowd.num_accepted > 0
+        assert crowd.num_rejected > 0
