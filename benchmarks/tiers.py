@@ -3,6 +3,7 @@
 lane         an ultrafast request beside 16 default streams: its speed and first token, and what it leaves to them
 gap          how long running streams pause when a prompt of 6,000 tokens arrives
 speculation  drafts against plain decoding: copying answers, and text that never repeats
+replay       the same with the answers of a capable model, in the engine without a server
 prefix       the first token after a prefix of 2,000 tokens that was seen before
 soak         minutes of random load at twice the capacity: gaps, waits, leaks
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import platform
+import signal
 import sys
 import time
 from pathlib import Path
@@ -25,8 +27,8 @@ from types import ModuleType
 import uvloop
 
 from served import served
-from tier_cases import gap, lane, prefix, soak, speculation
-from tier_cases.bench import Bench
+from tier_cases import gap, lane, prefix, replay, soak, speculation
+from tier_cases.bench import Bench, Run
 from tier_cases.client import Client
 from tier_cases.figures import Findings
 from tier_cases.report import Results, document, table
@@ -38,6 +40,7 @@ CASES: dict[str, ModuleType] = {
     "lane": lane,
     "gap": gap,
     "speculation": speculation,
+    "replay": replay,
     "prefix": prefix,
     "soak": soak,
 }
@@ -47,10 +50,14 @@ def main() -> int:
     arguments = _arguments()
     threads = arguments.threads or len(default_threads(detect()))
     results = Results(arguments.model, detect().cpu_model, threads, f"Linux {platform.release()}")
-    words = Words(fetch.resolve(arguments.model))
+    model = fetch.resolve(arguments.model)
+    words = Words(model)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # of a time limit, like Ctrl-C
     try:
         for name in arguments.cases or CASES:
-            _run(name, arguments, words, results)
+            found = results.cases[name] = Findings(CASES[name].FIGURES)
+            rng, quick, minutes = Random(arguments.seed), arguments.quick, arguments.minutes
+            _measure(Run(name, model, threads, words, found, rng, quick, minutes), arguments.model)
         results.complete = all(found.error is None for found in results.cases.values())
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -77,30 +84,25 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _run(name: str, arguments: argparse.Namespace, words: Words, results: Results) -> None:
-    """One case with a server of its own, so that none sees another's caches."""
-    found = results.cases[name] = Findings(CASES[name].FIGURES)
+def _measure(run: Run, model: str) -> None:
+    """One case; with a server of its own, so that none sees another's caches."""
     start = time.perf_counter()
     try:
-        with (
-            served(arguments.model, arguments.threads) as port,
-            asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop,
-        ):
-            client = Client(port, results.model)
-            bench = Bench(
-                name, client, words, found, Random(arguments.seed), quick=arguments.quick, minutes=arguments.minutes
-            )
-            loop.run(_measure(CASES[name], bench))
+        if run.name == "replay":
+            replay.measure(run)
+            return
+        with served(model, run.threads) as port, asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+            loop.run(_ask(Bench(**vars(run), client=Client(port, model))))
     except* (RuntimeError, OSError) as errors:
-        found.error = str(errors.exceptions[0])
-        print(f"{name}: {found.error}", file=sys.stderr)
+        run.found.error = str(errors.exceptions[0])
+        run.say(run.found.error)
     finally:
-        found.seconds = time.perf_counter() - start
+        run.found.seconds = time.perf_counter() - start
 
 
-async def _measure(case: ModuleType, bench: Bench) -> None:
+async def _ask(bench: Bench) -> None:
     try:
-        await case.measure(bench)
+        await CASES[bench.name].measure(bench)
     finally:
         await bench.client.close()
 

@@ -1,4 +1,4 @@
-"""What every case gets: a client, words, a place for its findings, and how much to do."""
+"""What every case gets: a model, words, a place for its findings; and a client, where there is a server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from tier_cases.client import Client
@@ -17,16 +18,19 @@ from tier_cases.words import Words
 
 
 @dataclass
-class Bench:
-    """One case's run.
+class Run:
+    """One case.
 
     Attributes:
+        model: the file.
+        threads: workers.
         quick: fewer and smaller tries, which show that it works and measure nothing.
         minutes: of the soak.
     """
 
     name: str
-    client: Client
+    model: Path
+    threads: int
     words: Words
     found: Findings
     rng: Random
@@ -58,6 +62,13 @@ class Bench:
         finally:
             self.found.add("client", (time.process_time() - used) / (time.perf_counter() - wall))
             gc.enable()
+
+
+@dataclass
+class Bench(Run):
+    """One case that asks a server."""
+
+    client: Client
 
 
 def fresh_salt() -> str:

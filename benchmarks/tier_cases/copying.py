@@ -39,18 +39,24 @@ class Task:
 
 def tasks(words: Words, rng: Random) -> list[Task]:
     """Each kind once, with new content where it has some."""
-    return [_rewriting(), _quoting(rng), _reformatting(rng), _never_repeating(words, rng)]
+    return [
+        _rewriting(predicted=True),
+        _rewriting(predicted=False),
+        _quoting(rng),
+        _reformatting(rng),
+        _never_repeating(words, rng),
+    ]
 
 
-def _rewriting() -> Task:
+def _rewriting(*, predicted: bool) -> Task:
     source = Path(__file__).with_name("sample_source.py").read_text(encoding="utf-8")
     ask = f"Rename `{_OLD_NAME}` to `{_NEW_NAME}` in this file. Answer with the whole new file and nothing else.\n\n"
     return Task(
-        "rewrite",
+        "rewrite" if predicted else "rewrite_context",
         said(f"{ask}```python\n{source}```"),
         target=f"```python\n{source.replace(_OLD_NAME, _NEW_NAME)}```",
         max_tokens=768,
-        prediction=source,
+        prediction=source if predicted else None,
     )
 
 
