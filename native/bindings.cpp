@@ -108,26 +108,27 @@ class Model {
 
   Model(ModelConfig config, int fd, const TensorArgs& tensor_args, const std::string& isa, std::vector<int> cpus, int num_blocks,
         int max_rows, int max_logits, int max_context)
-      : vocab_size_(config.vocab_size), num_blocks_(num_blocks), max_logits_(max_logits), max_context_(max_context) {
-    const bool reference = isa == "reference";
-    const KernelTable& kernels = reference ? kernel_table_scalar : checked_kernels(isa);
+      : vocab_size_(config.vocab_size),
+        num_blocks_(num_blocks),
+        max_logits_(max_logits),
+        max_context_(max_context),
+        is_reference_(isa == "reference"),
+        kernels_(is_reference_ ? kernel_table_scalar : checked_kernels(isa)) {
     require(!cpus.empty() && num_blocks > 0 && max_rows > 0 && max_logits > 0 && max_context > 0, "bad limits");
-    FileTensors tensors;
-    for (const auto& [name, type, rows, cols, offset] : tensor_args) {
-      FileTensor& tensor = tensors[name] = checked_tensor(name, type, rows, cols);
-      require(offset >= 0, name + ": bad offset");
-      tensor.fd = fd;
-      tensor.offset = offset;
-    }
-    check_shapes(config, tensors);
+    const FileTensors tensors = checked_tensors(config, fd, tensor_args);
     nb::gil_scoped_release release;
     workers_ = std::make_unique<Workers>(cpus);
-    std::unique_ptr<Forward> forward;
-    if (reference)
-      forward = std::make_unique<ReferenceForward>(config, tensors, *workers_, num_blocks, max_rows, max_logits);
-    else
-      forward = std::make_unique<TileForward>(config, tensors, kernels, *workers_, num_blocks, max_rows, max_logits, max_context);
-    decoder_ = std::make_unique<Decoder>(std::move(forward), kernels, *workers_, config.vocab_size, max_rows, max_logits);
+    decoder_ = std::make_unique<Decoder>(load(config, tensors, max_rows), kernels_, *workers_, vocab_size_, max_rows, max_logits);
+  }
+
+  // A smaller model that drafts; max_context: positions that it may compute.
+  void load_draft(const ModelConfig& config, int fd, const TensorArgs& tensor_args, int max_context) {
+    require(config.vocab_size == vocab_size_, "a draft model needs the same vocabulary");
+    require(max_context > 0 && decoder_->speculation().model() == nullptr, "bad draft model");
+    const FileTensors tensors = checked_tensors(config, fd, tensor_args);
+    nb::gil_scoped_release release;
+    const int max_rows = std::max(DraftModel::kMaxRows, max_logits_);
+    decoder_->set_draft_model(load(config, tensors, max_rows), std::min(max_context, max_context_));
   }
 
   // Returns the steps finished and whether the lane is suspended now. The caller keeps the sequences of a suspended lane alive.
@@ -177,7 +178,7 @@ class Model {
   void release_blocks(const std::vector<int>& blocks) {
     for (const int block : blocks) {
       require(block >= 0 && block < num_blocks_, "KV block out of range");
-      decoder_->forward().release_block(block);
+      decoder_->release_block(block);
     }
   }
 
@@ -185,7 +186,7 @@ class Model {
     for (const int block : {source, target}) require(block >= 0 && block < num_blocks_, "KV block out of range");
     require(source != target, "a KV block cannot be copied to itself");
     nb::gil_scoped_release release;
-    decoder_->forward().copy_block(source, target);
+    decoder_->copy_block(source, target);
   }
 
   // Not while a burst runs.
@@ -214,6 +215,23 @@ class Model {
   int num_pinned() const { return workers_->pinned(); }
 
  private:
+  static FileTensors checked_tensors(const ModelConfig& config, int fd, const TensorArgs& args) {
+    FileTensors tensors;
+    for (const auto& [name, type, rows, cols, offset] : args) {
+      FileTensor& tensor = tensors[name] = checked_tensor(name, type, rows, cols);
+      require(offset >= 0, name + ": bad offset");
+      tensor.fd = fd;
+      tensor.offset = offset;
+    }
+    check_shapes(config, tensors);
+    return tensors;
+  }
+  std::unique_ptr<Forward> load(const ModelConfig& config, const FileTensors& tensors, int max_rows) {
+    if (is_reference_)
+      return std::make_unique<ReferenceForward>(config, tensors, *workers_, num_blocks_, max_rows, max_logits_);
+    return std::make_unique<TileForward>(config, tensors, kernels_, *workers_, num_blocks_, max_rows, max_logits_, max_context_);
+  }
+
   static Lane checked_lane(int lane) {
     require(lane >= 0 && lane < kNumLanes, "no such lane");
     return static_cast<Lane>(lane);
@@ -234,6 +252,8 @@ class Model {
   }
 
   const int vocab_size_, num_blocks_, max_logits_, max_context_;
+  const bool is_reference_;
+  const KernelTable& kernels_;
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<Decoder> decoder_;
 };
@@ -349,6 +369,7 @@ NB_MODULE(_native, m) {
           [](Sequence& s, int count) {
             require(count >= 0 && count < static_cast<int>(s.tokens.size()), "the last token must still be computed");
             s.num_computed = count;
+            s.num_guessed = 0;  // on new blocks
           })
       .def_ro("tokens", &Sequence::tokens)
       .def_prop_ro("num_pending", &Sequence::num_pending)
@@ -368,6 +389,7 @@ NB_MODULE(_native, m) {
   nb::class_<Model>(m, "Model")
       .def(nb::init<ModelConfig, int, const Model::TensorArgs&, const std::string&, std::vector<int>, int, int, int, int>(), "config"_a, "fd"_a,
            "tensors"_a, nb::kw_only(), "isa"_a, "cpus"_a, "num_blocks"_a, "max_rows"_a, "max_logits"_a, "max_context"_a)
+      .def("load_draft", &Model::load_draft, "config"_a, "fd"_a, "tensors"_a, nb::kw_only(), "max_context"_a)
       .def("run", &Model::run, "lane"_a, "burst"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a, "slice"_a = false)
       .def("resume", &Model::resume, "lane"_a, nb::kw_only(), "max_steps"_a, "time_limit_s"_a, "slice"_a = false)
       .def("abandon", &Model::abandon, "lane"_a)

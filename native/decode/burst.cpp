@@ -20,8 +20,14 @@ bool Decoder::build(Step& step) {
   step.sampled.clear();
   step.advanced.clear();
   for (const auto& [s, chunk] : step.entries)
-    if (s->finish == Finish::kNone) step.advanced.emplace_back(s, std::min(s->num_pending(), chunk));
+    if (s->finish == Finish::kNone && s->num_pending() > 0) step.advanced.emplace_back(s, std::min(s->num_pending(), chunk));
   speculation_.plan(step.advanced);
+  if (!speculation_.must_guess()) assemble(step);
+  return !step.advanced.empty();
+}
+
+// The rows of a step whose drafts are made.
+void Decoder::assemble(Step& step) {
   auto& [rows, logits_rows] = step.batch;
   for (const auto& [sequence, count] : step.advanced) {
     Sequence& s = *sequence;
@@ -36,7 +42,6 @@ bool Decoder::build(Step& step) {
       rows.push_back({s.draft.tokens[static_cast<size_t>(i)], s.num_computed + i, s.block_table.data()});
     }
   }
-  return !rows.empty();
 }
 
 void Decoder::sample(const Worker& worker, const Step& step) {
@@ -95,8 +100,18 @@ int Decoder::go_on(Lane lane, const BurstLimits& limits) {
       worker.profile->start(Stage::kBetween);
     }
     auto mark = std::chrono::steady_clock::now();
-    bool is_whole = !step.suspended;
+    bool is_whole = !step.suspended;  // the step at hand began in this burst
     while (more) {
+      if (is_whole && speculation_.must_guess()) {
+        Worker quiet = worker;
+        quiet.profile = nullptr;  // the stages are the model's
+        speculation_.guess(quiet, pause);
+        if (worker.index == 0) {
+          assemble(step);
+          mark = std::chrono::steady_clock::now();
+        }
+        worker.sync();
+      }
       const bool finished = forward_->run(worker, step.batch, pause);
       if (finished) {
         worker.enter(Stage::kSampling);
@@ -112,12 +127,12 @@ int Decoder::go_on(Lane lane, const BurstLimits& limits) {
         if (finished && is_whole && rows == step.batch.num_logits())
           speculation_.measured(rows, std::chrono::duration<double>(now - mark).count());
         mark = now;
-        is_whole = true;
         const auto is_first = [](const Sampled& sampled) { return sampled.is_first; };
         more = finished && std::none_of(step.sampled.begin(), step.sampled.end(), is_first) && steps < limits.max_steps &&
                !interrupted_.load(std::memory_order_relaxed) && now < deadline && build(step);
       }
       worker.sync();
+      is_whole = true;
     }
     if (worker.profile != nullptr) worker.profile->stop(steps);
   });
@@ -125,6 +140,21 @@ int Decoder::go_on(Lane lane, const BurstLimits& limits) {
   interrupted_.store(false, std::memory_order_relaxed);
   preempted_.store(false, std::memory_order_relaxed);
   return steps;
+}
+
+void Decoder::set_draft_model(std::unique_ptr<Forward> forward, int max_context) {
+  const double relative_cost = static_cast<double>(forward->bytes_per_token()) / static_cast<double>(forward_->bytes_per_token());
+  speculation_.set_model(std::make_unique<DraftModel>(std::move(forward), kernels_, vocab_size_, max_context, relative_cost));
+}
+
+void Decoder::release_block(int block) {
+  forward_->release_block(block);
+  if (const DraftModel* model = speculation_.model()) model->forward().release_block(block);
+}
+
+void Decoder::copy_block(int source, int target) {
+  forward_->copy_block(source, target);
+  if (const DraftModel* model = speculation_.model()) model->forward().copy_block(source, target);
 }
 
 void Decoder::all_logits(Sequence& s, int chunk, float* out) {

@@ -59,8 +59,15 @@ class Decoder {
   void profile(bool on) { profile_ = on ? std::optional<Profile>(std::in_place) : std::nullopt; }
   const std::optional<Profile>& profile() const { return profile_; }
 
-  Forward& forward() const { return *forward_; }
+  // A model of the same vocabulary over the same workers, with as many KV blocks: sequences that may draft have it draft for them.
+  void set_draft_model(std::unique_ptr<Forward> forward, int max_context);
+  const Forward& forward() const { return *forward_; }
   Speculation& speculation() { return speculation_; }
+
+  // Of the model and its draft model.
+  void release_block(int block);
+  void copy_block(int source, int target);
+
   int max_rows() const { return max_rows_; }
 
  private:
@@ -84,6 +91,7 @@ class Decoder {
   };
 
   bool build(Step& step);
+  void assemble(Step& step);
   int go_on(Lane lane, const BurstLimits& limits);
   void sample(const Worker& worker, const Step& step);
   void sample(const Sampled& sampled, Scratch& scratch);

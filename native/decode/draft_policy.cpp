@@ -71,15 +71,16 @@ void DraftRecord::stepped(int outputs, int drafted, double overhead) {
 
 namespace {
 
-// Gives the most probable token that nobody drafts yet to its offer; returns its probability, 0 when there is none.
-double draft_one_more(std::vector<DraftOffer>& offers) {
+// Gives the most probable token that nobody drafts yet to its offer; nullptr when there is none.
+DraftOffer* draft_one_more(std::vector<DraftOffer>& offers) {
   DraftOffer* best = nullptr;
   const auto next = [](const DraftOffer& offer) { return offer.all_accepted * offer.chance; };
   for (DraftOffer& offer : offers)
     if (offer.count < offer.limit && (best == nullptr || next(offer) > next(*best))) best = &offer;
-  if (best == nullptr) return 0.0;
+  if (best == nullptr) return nullptr;
   ++best->count;
-  return best->all_accepted *= best->chance;
+  best->all_accepted *= best->chance;
+  return best;
 }
 
 void clear(std::vector<DraftOffer>& offers) {
@@ -90,20 +91,32 @@ void clear(std::vector<DraftOffer>& offers) {
 
 void plan_drafts(const StepCosts& costs, int rows, int outputs, int max_rows, std::vector<DraftOffer>& offers) {
   // Costs are no smooth curve: of all the numbers of drafted tokens the best is taken.
-  double expected = outputs, best_rate = kMargin * expected / costs.of(rows);
+  const double plain = costs.of(rows);
+  double expected = outputs, drafting = 0.0, best_rate = kMargin * expected / plain;
   int best = 0;
   clear(offers);
   for (int drafted = 1; rows + drafted <= max_rows; ++drafted) {
-    const double gain = draft_one_more(offers);
-    if (gain <= 0.0) break;
-    expected += gain;
-    if (const double rate = expected / costs.of(rows + drafted); rate > best_rate) best_rate = rate, best = drafted;
+    const DraftOffer* offer = draft_one_more(offers);
+    if (offer == nullptr) break;
+    expected += offer->all_accepted;
+    drafting += offer->seconds;
+    if (const double rate = expected / (costs.of(rows + drafted) + drafting); rate > best_rate) best_rate = rate, best = drafted;
   }
   clear(offers);
   for (int drafted = 0; drafted < best; ++drafted) draft_one_more(offers);
-  rows += best;
   for (DraftOffer& offer : offers)
-    if (offer.probe && offer.count == 0 && offer.limit > 0 && rows < max_rows) ++offer.count, ++rows;
+    if (offer.probe && offer.count == 0 && offer.limit > 0 && rows + best < max_rows) ++offer.count, ++best;
+  const double verifying = best > 0 ? (costs.of(rows + best) - plain) / best : 0.0;
+  for (DraftOffer& offer : offers) offer.overhead = outputs * offer.count * (verifying + offer.seconds) / plain;
+}
+
+double best_rate(const StepCosts& costs, const DraftOffer& offer) {
+  double expected = 1.0, all_accepted = 1.0, best = expected / costs.of(1);
+  for (int drafted = 1; drafted <= offer.limit; ++drafted) {
+    expected += all_accepted *= offer.chance;
+    best = std::max(best, expected / (costs.of(1 + drafted) + drafted * offer.seconds));
+  }
+  return best;
 }
 
 }  // namespace ultrafast

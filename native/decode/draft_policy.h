@@ -83,15 +83,23 @@ class DraftRecord {
 
 // What one sequence could draft, and what it shall.
 struct DraftOffer {
-  double chance;  // of every token, if all before it are accepted
-  int limit;      // tokens there are
-  bool probe;     // draft one token at least
-  int count = 0;  // the answer
+  double chance;         // of every token, if all before it are accepted
+  int limit;             // tokens there are
+  bool probe;            // draft one token at least
+  double seconds = 0.0;  // that drafting a token takes
+  int count = 0;         // the answer
   double all_accepted = 1.0;  // the chance that all `count` tokens are
+  double overhead = 0.0;      // plain steps that drafting and verifying them costs all sequences of the step
 };
 
 // Chooses the counts that make the most tokens per second of a step which has `rows` rows without drafts and makes `outputs`
 // tokens. Nothing is drafted for a gain within the margin, which is what measurements are good for, nor past max_rows.
+//
+// For whatever is drafted, the rate of tokens is sum_{i = 0..d} chance^i / (cost(rows) + d seconds): Leviathan, Kalman, Matias:
+// "Fast inference from transformers via speculative decoding", ICML 2023, but with costs that depend on the rows.
 void plan_drafts(const StepCosts& costs, int rows, int outputs, int max_rows, std::vector<DraftOffer>& offers);
+
+// Tokens per second of a sequence by itself that takes up the offer as far as it pays.
+double best_rate(const StepCosts& costs, const DraftOffer& offer);
 
 }  // namespace ultrafast

@@ -39,6 +39,7 @@ struct Sequence {
   const std::string domain;
   std::optional<Drafter> drafter;    // where draft_limit > 0
   Draft draft;                       // verified by the step that samples this sequence next
+  int num_guessed = 0;               // tokens [0, num_guessed) are in the draft model's cache, drafts that failed among them
 
   int num_output() const { return static_cast<int>(tokens.size()) - num_prompt; }
   // Tokens still to be computed before the next can be sampled; 1 while decoding.

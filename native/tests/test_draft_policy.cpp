@@ -110,6 +110,22 @@ TEST(decode, the_most_probable_tokens_get_the_rows) {
   CHECK(offers[0].count + offers[1].count == 1);  // probes keep to the limit too
 }
 
+TEST(decode, a_draft_that_costs_time_must_earn_it) {
+  const StepCosts costs = measured(staircase);
+  const auto planned_at = [&](double chance, double seconds) {
+    std::vector<DraftOffer> offers{{chance, 7, false, seconds}};
+    plan_drafts(costs, 1, 1, 64, offers);
+    return offers[0].count;
+  };
+  CHECK(planned_at(0.7, 0.0) == 3 && planned_at(0.7, 0.1) == 3 && planned_at(0.7, 0.6) == 0);
+  CHECK(best_rate(costs, {0.7, 3, false}) > best_rate(costs, {0.7, 3, false, 0.1}));
+  CHECK(std::fabs(best_rate(costs, {0.7, 3, false, 0.1}) - (1 + 0.7 + 0.49 + 0.343) / (1.3 + 0.3)) < 1e-9);
+  CHECK(best_rate(costs, {0.1, 3, false, 0.5}) == 1.0);  // no draft is better
+  std::vector<DraftOffer> offers{{0.9, 2, false, 0.2}, {0.0, 0, false}};
+  plan_drafts(costs, 2, 2, 64, offers);
+  CHECK(offers[0].count == 2 && std::fabs(offers[0].overhead - 2 * (0.0 + 0.4) / 1.3) < 1e-9 && offers[1].overhead == 0.0, offers[0].overhead);
+}
+
 TEST(decode, a_chance_is_learnt_by_source_and_match) {
   DraftRecord record;
   CHECK(record.chance(DraftSource::kPrediction, 20) > 0.8 && record.chance(DraftSource::kContext, 2) < 0.5);

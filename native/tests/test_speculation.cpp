@@ -35,7 +35,7 @@ class Unhurried final : public Forward {
   const float* logits(int row) const override { return forward_->logits(row); }
   void release_block(int block) override { forward_->release_block(block); }
   void copy_block(int source, int target) override { forward_->copy_block(source, target); }
-  size_t bytes_per_token() const override { return forward_->bytes_per_token(); }
+  size_t bytes_per_token() const override { return size_t{1} << 30; }  // beside which a draft model seems to cost nothing
 
   size_t num_rows = 0;  // most of a pass
   int last_position = -1;
@@ -62,11 +62,47 @@ struct Bench {
   Decoder decoder;
 };
 
+// A draft model for a bench, over its workers and with as many blocks; `forward` remembers what it computes.
+struct Guesses {
+  Guesses(Bench& bench, const TinyModel& guesser, int max_context, int num_sequences = 1) {
+    auto watched = std::make_unique<Watched>(guesser, bench, num_sequences);
+    forward = watched.get();
+    bench.decoder.set_draft_model(std::move(watched), max_context);
+  }
+  class Watched final : public Forward {
+   public:
+    Watched(const TinyModel& guesser, Bench& bench, int num_sequences)
+        : forward_(guesser.config, guesser.tensors, Bench::table(), bench.runner.workers(), 3 * num_sequences, 64, 64, 192) {}
+    void select(Lane lane) override { forward_.select(lane); }
+    void abandon() override { forward_.abandon(); }
+    bool run(const Worker& worker, const Batch& batch, const Pause& pause) noexcept override {
+      if (worker.index == 0) {
+        ++num_passes;
+        num_rows = std::max(num_rows, batch.rows.size());
+        for (const BatchRow& row : batch.rows) last_position = std::max(last_position, row.position);
+      }
+      return forward_.run(worker, batch, pause);
+    }
+    const float* logits(int row) const override { return forward_.logits(row); }
+    void release_block(int block) override { forward_.release_block(block); }
+    void copy_block(int source, int target) override { forward_.copy_block(source, target); }
+    size_t bytes_per_token() const override { return forward_.bytes_per_token(); }
+
+    int num_passes = 0, last_position = -1;
+    size_t num_rows = 0;  // most of a pass
+
+   private:
+    TileForward forward_;
+  };
+  Watched* forward;
+};
+
 struct Said {
   Tokens tokens;
   std::vector<Logprobs> logprobs;
   Finish finish;
-  int accepted, rejected;
+  int accepted = 0, rejected = 0;
+  double guessing = 0.0;  // the chance that the draft model guesses right
 };
 
 bool same(const Said& a, const Said& b) {
@@ -77,7 +113,9 @@ bool same(const Said& a, const Said& b) {
 }
 
 Said said(const Sequence& s) {
-  return {output(s), s.logprobs, s.finish, s.drafter ? s.drafter->record.accepted() : 0, s.drafter ? s.drafter->record.rejected() : 0};
+  if (!s.drafter) return {output(s), s.logprobs, s.finish};
+  const DraftRecord& record = s.drafter->record;
+  return {output(s), s.logprobs, s.finish, record.accepted(), record.rejected(), record.chance(DraftSource::kModel, 0)};
 }
 
 Said say(Bench& bench, const Tokens& prompt, int max_tokens, const Tokens& stops, const SamplingParams& params, const Drafting& drafting) {
@@ -269,4 +307,89 @@ TEST(decode, suspended_and_abandoned_drafts_change_no_token) {
   }
   CHECK(suspended > abandoned && abandoned > 3, suspended, abandoned);
   CHECK(same(plain, said(shared)) && same(plain, said(urgent)));
+}
+
+TEST(decode, a_draft_model_changes_no_token) {
+  const TinyModel another({.num_layers = 1, .types = {kFileQ8_0}}, 9);
+  const Tokens prompt = random_tokens(90, 90, 11);  // more than the draft model computes in a pass
+  int rejected = 0;
+  for (size_t way = 0; way < kWays.size(); ++way) {
+    Bench alone;
+    const Said plain = say(alone, prompt, 60, {}, kWays[way], {});
+    for (const TinyModel* guesser : {&model(), &another}) {
+      Bench bench(1, 2);
+      const Guesses guesses(bench, *guesser, 192);
+      const Said drafted = say(bench, prompt, 60, {}, kWays[way], {7});
+      CHECK(same(plain, drafted), way, guesser == &another, drafted.accepted, drafted.rejected);
+      CHECK(guesses.forward->num_passes > 2 && guesses.forward->num_rows == 64, guesses.forward->num_passes, guesses.forward->num_rows);
+      CHECK(guesses.forward->last_position < 149, guesses.forward->last_position);
+      // Guessing greedily it is always right about itself, and another is not; a coin's throw is nobody's to guess.
+      const double before = DraftRecord().chance(DraftSource::kModel, 0);
+      if (way == 0) CHECK(guesser == &another ? drafted.guessing < before : drafted.guessing > before, drafted.guessing);
+      if (guesser == &another) rejected += drafted.rejected;
+    }
+  }
+  CHECK(rejected > 0);
+}
+
+TEST(decode, a_draft_model_keeps_to_its_context) {
+  Bench alone;
+  const Tokens prompt = random_tokens(60, 90, 12);
+  const Said plain = say(alone, prompt, 80, {}, kWays[0], {});
+  Bench bench;
+  const Guesses guesses(bench, model(), 70);
+  const Said drafted = say(bench, prompt, 80, {}, kWays[0], {7});
+  CHECK(same(plain, drafted) && drafted.accepted > 0, drafted.accepted);
+  CHECK(guesses.forward->last_position < 70, guesses.forward->last_position);
+}
+
+TEST(decode, what_a_draft_model_has_cached_changes_no_token) {
+  Bench alone;
+  const Tokens prompt = random_tokens(50, 90, 13);
+  const Said plain = say(alone, prompt, 60, {}, kWays[2], {});
+  Bench bench(2);
+  const Guesses guesses(bench, model(), 192, 2);
+  Sequence s(prompt, 60, {}, kWays[2], {5});
+  s.block_table = bench.runner.blocks(0);
+  s.num_guessed = 49;  // it has computed none of these
+  for (int step = 0; s.finish == Finish::kNone; ++step) {
+    if (step == 6) {  // preempted, and begun again on other blocks
+      s.block_table = bench.runner.blocks(1);
+      s.num_computed = 0;
+      s.num_guessed = step * 1000;
+    }
+    bench.decoder.run(Lane::kUrgent, {{&s, 16}}, {1, std::chrono::hours(1)});
+  }
+  CHECK(same(plain, said(s)) && guesses.forward->num_passes > 0);
+}
+
+TEST(decode, a_draft_model_serves_many_sequences_and_gives_way) {
+  constexpr int kSequences = 5;
+  std::vector<Said> plain;
+  const auto prompt = [](int i) { return random_tokens(3 + 17 * i, 90, static_cast<uint64_t>(20 + i)); };
+  const auto params = [](int i) { return kWays[static_cast<size_t>(i) % kWays.size()]; };
+  for (int i = 0; i < kSequences; ++i) {
+    Bench alone;
+    plain.push_back(say(alone, prompt(i), 40 + i, {}, params(i), {}));
+  }
+  Bench bench(kSequences, 2);
+  const Guesses guesses(bench, model(), 192, kSequences);
+  std::vector<Sequence> all;
+  std::vector<BurstEntry> entries;
+  for (int i = 0; i < kSequences; ++i) {
+    all.emplace_back(prompt(i), 40 + i, Tokens{}, params(i), Drafting{i < 4 ? 7 : 0, i == 2 ? plain[2].tokens : Tokens{}});
+    all.back().block_table = bench.runner.blocks(i);
+  }
+  for (Sequence& s : all) entries.push_back({&s, 10});
+  const BurstLimits two{2, std::chrono::hours(1)};
+  bool unfinished = true;
+  for (int step = 0; unfinished; ++step) {
+    if (step % 3 == 1) bench.decoder.preempt();
+    bench.decoder.run(Lane::kShared, entries, two);
+    if (step % 4 == 1) bench.decoder.abandon(Lane::kShared);
+    while (bench.decoder.is_suspended(Lane::kShared)) bench.decoder.resume(Lane::kShared, two);
+    unfinished = std::any_of(all.begin(), all.end(), [](const Sequence& s) { return s.finish == Finish::kNone; });
+  }
+  for (size_t i = 0; i < all.size(); ++i) CHECK(same(plain[i], said(all[i])), i);
+  CHECK(guesses.forward->num_passes > 0);
 }
