@@ -21,12 +21,14 @@ constexpr double kKept = 0.8;         // of a tally's weight at every draft
 }  // namespace
 
 void StepCosts::measured(int rows, double seconds) {
+  // Whatever else the machine does only ever adds time: what is shorter than expected is nearer the truth than what is longer.
   Step& step = steps_[static_cast<size_t>(rows)];
   ++clock_;
+  const bool anything_known = std::any_of(steps_.begin(), steps_.end(), [](const Step& other) { return other.seconds > 0.0; });
   if (is_known(rows))
-    step.seconds += kWeight * (std::min(seconds, 2.0 * step.seconds) - step.seconds);  // another program's time slice is no cost
+    step.seconds += (seconds < step.seconds ? kWeightDown : kWeightUp) * (std::min(seconds, 2.0 * step.seconds) - step.seconds);
   else
-    step.seconds = seconds;
+    step.seconds = anything_known ? std::min(seconds, kDoubt * of(rows)) : seconds;
   step.measured_at = clock_;
 }
 
@@ -39,8 +41,8 @@ double StepCosts::of(int rows) const {
   if (below == rows && below > 0) return steps_[static_cast<size_t>(rows)].seconds;
   if (below == 0 && above > last) return sloped(rows);
   if (below == 0) return of(above) * sloped(rows) / sloped(above);
-  if (above > last) return of(below) * sloped(rows) / sloped(below);
-  return of(below) + (of(above) - of(below)) * (rows - below) / (above - below);
+  const double hoped = of(below) * sloped(rows) / sloped(below);
+  return above > last ? hoped : std::min(hoped, of(above));
 }
 
 size_t DraftRecord::bucket(int match_length) {

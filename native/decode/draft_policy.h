@@ -18,13 +18,15 @@ class StepCosts {
 
   void measured(int rows, double seconds);  // at most max_rows
 
-  // Rows not measured lately lie on the line between their neighbours; past the outermost, every row adds kSlope.
+  // Rows not measured lately are hoped to add just kSlope each to what fewer rows cost, so that they are tried when that would
+  // make them the best.
   double of(int rows) const;
 
  private:
-  static constexpr double kWeight = 0.125;  // of the latest measurement in the moving mean
+  static constexpr double kWeightUp = 0.125, kWeightDown = 0.5;  // of the latest measurement in the moving mean
+  static constexpr double kDoubt = 1.5;  // of a first measurement, as much above the expected is believed
   static constexpr double kSlope = 0.04;
-  static constexpr int64_t kLately = 4096;  // steps: contexts grow, and a mean that an outlier spoiled must not stay
+  static constexpr int64_t kLately = 512;  // steps: contexts grow, and a mean that an outlier spoiled must not stay
 
   struct Step {
     double seconds = 0.0;

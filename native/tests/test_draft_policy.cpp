@@ -17,7 +17,8 @@ double staircase(int rows) { return rows == 1 ? 1.0 : rows <= 4 ? 1.3 : 1.3 + 0.
 
 StepCosts measured(double (*cost)(int), int rows = 64) {
   StepCosts costs(rows);
-  for (int r = 1; r <= rows; ++r) costs.measured(r, cost(r));
+  for (int times = 0; times < 100; ++times)
+    for (int r = 1; r <= rows; ++r) costs.measured(r, cost(r));
   return costs;
 }
 
@@ -59,16 +60,18 @@ Outcome simulate(double truth, int tokens, StepCosts& costs) {
 
 }  // namespace
 
-TEST(decode, costs_are_measured_or_lie_between_neighbours) {
+TEST(decode, costs_are_measured_or_hoped_for) {
   StepCosts costs(16);
   CHECK(costs.of(8) > costs.of(1) && costs.of(8) < 1.5 * costs.of(1));  // nothing is known: a gentle slope
   costs.measured(1, 2.0);
   CHECK(costs.of(1) == 2.0 && costs.of(8) > 2.0 && costs.of(8) < 3.0);
   costs.measured(9, 6.0);
-  CHECK(costs.of(9) == 6.0 && costs.of(5) == 4.0 && costs.of(16) > 6.0 && costs.of(16) < 9.0);
+  CHECK(costs.of(9) > 3.0 && costs.of(9) < 5.0, costs.of(9));  // it was probably disturbed
+  for (int i = 0; i < 200; ++i) costs.measured(9, 6.0);
+  CHECK(std::fabs(costs.of(9) - 6.0) < 1e-6 && costs.of(5) > 2.0 && costs.of(5) < 2.5 && costs.of(16) > 6.0 && costs.of(16) < 9.0);
   CHECK(costs.of(100) > costs.of(16));
-  for (int i = 0; i < 100; ++i) costs.measured(9, 4.0);
-  CHECK(std::fabs(costs.of(9) - 4.0) < 0.01, costs.of(9));
+  for (int i = 0; i < 10; ++i) costs.measured(9, 4.0);
+  CHECK(std::fabs(costs.of(9) - 4.0) < 0.01, costs.of(9));  // less is believed sooner
   costs.measured(9, 1000.0);  // the machine did something else meanwhile
   CHECK(costs.of(9) < 5.0, costs.of(9));
 }
