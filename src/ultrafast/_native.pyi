@@ -89,6 +89,9 @@ class Model:
         max_logits: int,
         max_context: int,
     ) -> None: ...
+    def load_draft(
+        self, config: ModelConfig, fd: int, tensors: list[tuple[str, int, int, int, int]], *, max_context: int
+    ) -> None: ...
     def run(
         self, lane: int, burst: list[tuple[Sequence, int]], *, max_steps: int, time_limit_s: float, slice: bool = False
     ) -> tuple[int, bool]: ...

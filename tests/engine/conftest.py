@@ -32,7 +32,7 @@ def open_engine(tmp_path: Path) -> Iterator[OpenEngine]:
     engines: list[Engine] = []
 
     def open_(path: Path | None = None, **options: Any) -> Engine:
-        names = ("threads", "isa", "context", "prefill_chunk", "tiers", "cache_mib")
+        names = ("threads", "isa", "context", "prefill_chunk", "tiers", "cache_mib", "draft_model")
         model = {name: options.pop(name) for name in list(options) if path is None and name not in names}
         engine = Engine(path or write_tiny_model(tmp_path / f"model{len(engines)}.gguf", **model), **options)
         engines.append(engine)

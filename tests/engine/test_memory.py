@@ -47,6 +47,16 @@ def test_a_full_context_for_every_slot_when_there_is_room(tiny_model_path: Path)
     assert plan(tiny_model_path, available=2**40, context=65, num_slots=3) == 3 * 2
 
 
+def test_a_draft_model_takes_weights_and_blocks_too(tiny_model_path: Path) -> None:
+    shape = shape_of(tiny_model_path)
+    with GgufFile(tiny_model_path) as file:
+        available = 2 * weight_bytes(file, shape, isa="scalar") + round(20.5 * 2 * kv_block_bytes(shape) / 0.6)
+        planned = plan_kv_blocks(
+            file, shape, isa="scalar", context=512, num_slots=32, available=available, draft=(file, shape)
+        )
+    assert planned == 20
+
+
 def test_what_fits_when_there_is_less(tiny_model_path: Path) -> None:
     block = kv_block_bytes(shape_of(tiny_model_path))
     with GgufFile(tiny_model_path) as file:

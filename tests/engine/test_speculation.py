@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from support.engines import OpenEngine
+from support.tiny import write_tiny_model
 from ultrafast import Engine
 from ultrafast.engine.native import KV_BLOCK, MAX_DRAFT, Lane, NativeModel, NativeSequence, choose_isa
+from ultrafast.errors import ConfigError
 from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.types import FinishReason, Output, SamplingParams
@@ -87,6 +89,22 @@ def test_what_a_salt_said_is_drafted_for_it_alone(open_engine: OpenEngine) -> No
     again = engine.generate(PROMPT, max_tokens=4, cache_salt="a", ignore_eos=True, tier="ultrafast")
     assert again.usage.accepted_draft_tokens == 3
     assert again.token_ids == others.token_ids == output.token_ids
+
+
+def test_a_draft_model_is_of_the_same_vocabulary(open_engine: OpenEngine, tmp_path: Path) -> None:
+    drafts = write_tiny_model(tmp_path / "draft.gguf", vocab=300)
+    with pytest.raises(ConfigError, match=r"draft\.gguf cannot draft: it has a vocabulary of 300 tokens"):
+        open_engine(draft_model=drafts)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_draft_model_changes_nothing(open_engine: OpenEngine, tmp_path: Path, way: str) -> None:
+    params = WAYS[way] | {"max_tokens": 60, "ignore_eos": True}
+    plain = open_engine().generate(PROMPT, **params)
+    drafts = write_tiny_model(tmp_path / "draft.gguf", seed=1, layers=1, hidden=32, heads=2, kv_heads=1, context=90)
+    fast = open_engine(draft_model=drafts).generate(PROMPT, tier="ultrafast", **params)
+    assert (fast.token_ids, fast.logprobs) == (plain.token_ids, plain.logprobs)
+    assert drafted(fast) > 0
 
 
 # ---- the native side by itself ------------------------------------------------------------------------------

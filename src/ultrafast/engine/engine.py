@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ class Engine:
         prefill_chunk: prompt tokens per step; default: as many as keep a step short. The tokens do not depend on it.
         tiers: slots, speculation and time share of each service tier.
         cache_mib: memory for the keys and values of prefixes, MiB; 0 shares none; default: 160.
+        draft_model: a smaller model with the same vocabulary that drafts where tiers speculate, named like ``model``.
 
     Raises:
         ModelNotFound, DownloadError, ModelFileError: the model cannot be had or read.
@@ -86,13 +88,14 @@ class Engine:
         prefill_chunk: int | None = None,
         tiers: Tiers = DEFAULT_TIERS,
         cache_mib: int | None = None,
+        draft_model: str | Path | None = None,
     ) -> None:
         self.isa = choose_isa(isa)
         machine = detect()
         self.threads = _positive("threads", threads, default=len(default_threads(machine)), at_most=1024)
         self.path = fetch.resolve(str(model))
         self.model_id = str(model) if str(model) in catalog.KNOWN else self.path.stem
-        with GgufFile(self.path) as file:
+        with GgufFile(self.path) as file, _open_draft(draft_model) as draft:
             self.shape = ModelShape.from_gguf(file)
             self.tokenizer = Tokenizer.from_gguf(file.metadata, str(self.path))
             limit = self.shape.max_context
@@ -107,6 +110,7 @@ class Engine:
                 context=self.max_context,
                 num_slots=tiers.policies[ULTRAFAST].slots + tiers.policies[DEFAULT].slots,
                 available=machine.memory_bytes,
+                draft=draft,
             )
             self._native = NativeModel(
                 file,
@@ -118,6 +122,8 @@ class Engine:
                 max_logits=max(_LOGITS_CHUNK, self.num_slots),
                 max_context=self.max_context,
             )
+            if draft is not None:
+                self._native.load_draft(*draft)
         pool = BlockPool(num_blocks)
         cache_bytes = _CACHE_BYTES if cache_mib is None else cache_mib << 20
         cache = PrefixCache(pool, min(cache_bytes // self._block_bytes, num_blocks))
@@ -517,6 +523,15 @@ class Engine:
     def _require_open(self) -> None:
         if self._closed:
             raise UltrafastError("this engine is closed")
+
+
+@contextmanager
+def _open_draft(name: str | Path | None) -> Iterator[tuple[GgufFile, ModelShape] | None]:
+    if name is None:
+        yield None
+        return
+    with GgufFile(fetch.resolve(str(name))) as file:
+        yield file, ModelShape.from_gguf(file)
 
 
 def _positive(name: str, value: int | None, *, default: int, at_most: int) -> int:

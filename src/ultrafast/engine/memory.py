@@ -24,14 +24,26 @@ def weight_bytes(file: GgufFile, shape: ModelShape, *, isa: str) -> int:
     return sum(file.tensors[name].nbytes for name, _, _ in shape.tensor_names())
 
 
-def plan_kv_blocks(file: GgufFile, shape: ModelShape, *, isa: str, context: int, num_slots: int, available: int) -> int:
+def plan_kv_blocks(
+    file: GgufFile,
+    shape: ModelShape,
+    *,
+    isa: str,
+    context: int,
+    num_slots: int,
+    available: int,
+    draft: tuple[GgufFile, ModelShape] | None = None,
+) -> int:
     """KV blocks to reserve: a full context for every slot, or what fits; memory is taken only when it is used.
+
+    A draft model has as many blocks of its own.
 
     Raises:
         ResourceError: not even one sequence of ``context`` tokens fits; the message has the numbers.
     """
-    weights = weight_bytes(file, shape, isa=isa)
-    block = kv_block_bytes(shape, isa=isa)
+    models = [(file, shape)] if draft is None else [(file, shape), draft]
+    weights = sum(weight_bytes(*model, isa=isa) for model in models)
+    block = sum(kv_block_bytes(shape, isa=isa) for _, shape in models)
     one_context = -(-context // KV_BLOCK)
     room = int((available - weights) * _KV_SHARE)
     if room < one_context * block:

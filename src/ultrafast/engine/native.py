@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from ultrafast import _native
 from ultrafast.engine import topology
-from ultrafast.errors import IsaError, ModelFileError, ResourceError
+from ultrafast.errors import ConfigError, IsaError, ModelFileError, ResourceError
 from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.types import FinishReason, SamplingParams
@@ -235,32 +236,11 @@ class NativeModel:
         max_logits: int,
         max_context: int,
     ) -> None:
-        config = _native.ModelConfig(
-            num_layers=shape.num_layers,
-            hidden_size=shape.hidden_size,
-            intermediate_size=shape.intermediate_size,
-            num_heads=shape.num_heads,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            vocab_size=shape.vocab_size,
-            rms_norm_eps=shape.rms_norm_eps,
-            rope_inv_freq=list(shape.rope_inv_freq),
-            rope_halves=shape.rope_halves,
-            query_scale=shape.query_scale,
-            embedding_scale=shape.embedding_scale,
-            gelu=shape.gelu,
-            windows=list(shape.windows),
-            local_rope_inv_freq=list(shape.local_rope_inv_freq),
-        )
-        tensors = [
-            (name, int(file.tensors[name].type), rows, cols, file.tensors[name].offset)
-            for name, rows, cols in shape.tensor_names()
-        ]
-        try:
+        with _refusals(file, max_context, len(cpus)):
             self._model = _native.Model(
-                config,
+                _config(shape),
                 file.fileno(),
-                tensors,
+                _tensors(file, shape),
                 isa=isa,
                 cpus=cpus,
                 num_blocks=num_blocks,
@@ -268,15 +248,22 @@ class NativeModel:
                 max_logits=max_logits,
                 max_context=max_context,
             )
-        except IndexError:
-            raise ModelFileError(file.path, "became shorter while it was read; has somebody replaced it?") from None
-        except MemoryError:
-            raise ResourceError(
-                f"the system refused the memory for {file.path} with a context of {max_context} tokens; "
-                "choose a smaller context or a smaller model"
-            ) from None
-        except RuntimeError as error:  # std::system_error, of a thread that could not start
-            raise ResourceError(f"the system refused {len(cpus)} threads ({error}); choose fewer (--threads)") from None
+        self._vocab_size, self._max_context, self._num_workers = shape.vocab_size, max_context, len(cpus)
+
+    def load_draft(self, file: GgufFile, shape: ModelShape) -> None:
+        """Have a smaller model draft, where nothing better is found. Once, before any burst.
+
+        Raises:
+            ConfigError: its vocabulary is another.
+            ResourceError: the memory cannot be had.
+        """
+        if shape.vocab_size != self._vocab_size:
+            raise ConfigError(
+                f"{file.path} cannot draft: it has a vocabulary of {shape.vocab_size} tokens, the model one of "
+                f"{self._vocab_size}; choose a smaller model of the same family"
+            )
+        with _refusals(file, self._max_context, self._num_workers):
+            self._model.load_draft(_config(shape), file.fileno(), _tensors(file, shape), max_context=shape.max_context)
 
     @property
     def bytes_per_token(self) -> int:
@@ -354,3 +341,46 @@ class NativeModel:
     def close(self) -> None:
         """Free the model's memory; nothing may be called afterwards."""
         del self._model
+
+
+def _config(shape: ModelShape) -> _native.ModelConfig:
+    return _native.ModelConfig(
+        num_layers=shape.num_layers,
+        hidden_size=shape.hidden_size,
+        intermediate_size=shape.intermediate_size,
+        num_heads=shape.num_heads,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        vocab_size=shape.vocab_size,
+        rms_norm_eps=shape.rms_norm_eps,
+        rope_inv_freq=list(shape.rope_inv_freq),
+        rope_halves=shape.rope_halves,
+        query_scale=shape.query_scale,
+        embedding_scale=shape.embedding_scale,
+        gelu=shape.gelu,
+        windows=list(shape.windows),
+        local_rope_inv_freq=list(shape.local_rope_inv_freq),
+    )
+
+
+def _tensors(file: GgufFile, shape: ModelShape) -> list[tuple[str, int, int, int, int]]:
+    return [
+        (name, int(file.tensors[name].type), rows, cols, file.tensors[name].offset)
+        for name, rows, cols in shape.tensor_names()
+    ]
+
+
+@contextmanager
+def _refusals(file: GgufFile, max_context: int, num_workers: int) -> Iterator[None]:
+    """Say in our words why a model could not be loaded."""
+    try:
+        yield
+    except IndexError:
+        raise ModelFileError(file.path, "became shorter while it was read; has somebody replaced it?") from None
+    except MemoryError:
+        raise ResourceError(
+            f"the system refused the memory for {file.path} with a context of {max_context} tokens; "
+            "choose a smaller context or a smaller model"
+        ) from None
+    except RuntimeError as error:  # std::system_error, of a thread that could not start
+        raise ResourceError(f"the system refused {num_workers} threads ({error}); choose fewer (--threads)") from None
