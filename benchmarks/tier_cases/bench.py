@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import secrets
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from tier_cases.client import Client
 from tier_cases.figures import Findings
+from tier_cases.timeline import Span, touch
 from tier_cases.words import Words
+
+_BEAT_S = 0.1
+_STANDSTILL_S = 1.0  # virtual machines are suspended now and then
 
 
 @dataclass
@@ -52,23 +57,47 @@ class Run:
         """Progress."""
         print(f"{self.name}: {text}", file=sys.stderr)
 
-    @contextmanager
-    def watching_itself(self) -> Iterator[None]:
-        """Note under ``client`` what share of one core this process takes meanwhile; no garbage collection in it."""
-        gc.disable()
-        wall, used = time.perf_counter(), time.process_time()
-        try:
-            yield
-        finally:
-            self.found.add("client", (time.process_time() - used) / (time.perf_counter() - wall))
-            gc.enable()
-
 
 @dataclass
 class Bench(Run):
-    """One case that asks a server."""
+    """One case that asks a server.
+
+    Attributes:
+        standstills: spans in which the machine as a whole did not run. What they touch does not count.
+    """
 
     client: Client
+    standstills: list[Span] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def watching_itself(self) -> AsyncIterator[None]:
+        """Note under ``client`` what share of one core this process takes meanwhile; no garbage collection in it."""
+        gc.disable()
+        wall, used = time.perf_counter(), time.process_time()
+        heart = asyncio.create_task(self._beat())
+        try:
+            yield
+        finally:
+            heart.cancel()
+            self.found.add("client", (time.process_time() - used) / (time.perf_counter() - wall))
+            gc.enable()
+
+    async def _beat(self) -> None:
+        """Note when nothing ran here for long, which no other process can cause: the whole machine stood still."""
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(_BEAT_S)
+            now = time.perf_counter()
+            if now - last > _STANDSTILL_S:
+                self.standstills.append((last, now))
+                self.found.facts["seconds in which the machine stood still"] = [
+                    round(b - a) for a, b in self.standstills
+                ]
+            last = now
+
+    def undisturbed(self, start: float, end: float) -> bool:
+        """Whether the machine ran from ``start`` to ``end``."""
+        return not any(touch((start, end), standstill) for standstill in self.standstills)
 
 
 def fresh_salt() -> str:

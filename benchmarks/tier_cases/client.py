@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, cast
 from weakref import WeakSet
 
-from tier_cases.timeline import Chunk, gaps
+from tier_cases.timeline import Chunk
 
 Piece = tuple[float, bytes]
 """Seconds on the clock of ``time.perf_counter``, and what the socket had at that moment."""
@@ -65,10 +65,6 @@ class Answer:
     def tokens_per_s(self) -> float:
         """After the first token, which is alone in the first chunk."""
         return (self.tokens - 1) / (self.chunks[-1].at - self.chunks[0].at)
-
-    def gaps(self, start: float = float("-inf"), end: float = float("inf")) -> list[float]:
-        """See `timeline.gaps`."""
-        return gaps(self.chunks, start, end)
 
 
 def read_answer(sent: float, pieces: Sequence[Piece]) -> Answer:

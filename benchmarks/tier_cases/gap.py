@@ -7,6 +7,7 @@ import asyncio
 from tier_cases.bench import Bench
 from tier_cases.client import Call, good
 from tier_cases.figures import Figure, Statistic, Target
+from tier_cases.timeline import gaps
 from tier_cases.words import said
 
 _PROMPT_TOKENS = 6000
@@ -37,7 +38,7 @@ async def _streams(bench: Bench, *, with_prompt: bool) -> None:
     """One stream of each tier; the prompt, if there is to be one, when both are well under way."""
     prompt = said(bench.words.nonsense(bench.rng, bench.tokens(_PROMPT_TOKENS)))
     bias = bench.words.never_ending
-    with bench.watching_itself():
+    async with bench.watching_itself():
         urgent = await _stream(bench, "ultrafast", bench.tokens(_URGENT_TOKENS))
         shared = await _stream(bench, "default", bench.tokens(_DEFAULT_TOKENS))
         await urgent.begun()
@@ -70,9 +71,9 @@ def _note(bench: Bench, urgent: Call, shared: Call, arrival: Call | None) -> Non
         start, end = answer.sent, answer.chunks[0].at
         bench.found.add("first_token", answer.first_token_s)
     for tier, stream in streams.items():
-        gaps = stream.gaps(start, end)
-        if gaps:  # none of a stream that was through by then
-            bench.found.add(tier if arrival else f"{tier}_without", max(gaps))
+        pauses = gaps(stream.chunks, (start, end), bench.standstills)
+        if pauses:  # none of a stream that was through by then
+            bench.found.add(tier if arrival else f"{tier}_without", max(pauses))
         if arrival:
-            for gap in gaps:
+            for gap in pauses:
                 bench.found.add(f"all_{tier}", gap)

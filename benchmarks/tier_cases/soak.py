@@ -16,6 +16,7 @@ from typing import Any
 from tier_cases.bench import Bench
 from tier_cases.client import Answer
 from tier_cases.figures import Figure, Statistic, Target
+from tier_cases.timeline import gaps
 from tier_cases.words import Messages, said
 
 _TIERS = {"ultrafast": 3, "fast": 5, "default": 9, "flex": 3}  # how often each is asked for
@@ -61,7 +62,7 @@ async def measure(bench: Bench) -> None:
     bench.found.facts["outcomes"] = tally.outcomes
     prefixes = [bench.words.nonsense(bench.rng, bench.rng.randrange(100, 1000)) for _ in range(_PREFIXES)]
     loads = [Load(bench, tally, Random(bench.rng.random()), prefixes, end) for _ in range(clients)]
-    with bench.watching_itself():
+    async with bench.watching_itself():
         progress = asyncio.create_task(_tell(bench, tally, end))
         try:
             async with asyncio.TaskGroup() as group:
@@ -101,7 +102,8 @@ class Load:
                 await _at_most(self.rng.uniform(0, 2), call.begun())
             else:
                 await call.begun()
-            self.bench.found.add("oldest_wait", time.perf_counter() - since)
+            if self.bench.undisturbed(since, now := time.perf_counter()):
+                self.bench.found.add("oldest_wait", now - since)
         finally:
             del self.tally.waiting[call]
         if leaves:
@@ -126,10 +128,11 @@ class Load:
             return
         tier = answer.tier or asked
         found.add("wrong_tier", answer.headers.get("x-ultrafast-tier", tier) != tier)
-        found.add(f"wait_{tier}", answer.first_token_s)
-        if gaps := answer.gaps():
-            found.add(f"gap_{tier}", max(gaps))
-            found.add("longest_gap", max(gaps))
+        if self.bench.undisturbed(answer.sent, answer.chunks[0].at):
+            found.add(f"wait_{tier}", answer.first_token_s)
+        if pauses := gaps(answer.chunks, without=self.bench.standstills):
+            found.add(f"gap_{tier}", max(pauses))
+            found.add("longest_gap", max(pauses))
 
 
 async def _at_most(seconds: float, event: Any) -> None:

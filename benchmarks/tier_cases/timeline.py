@@ -6,6 +6,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 
@@ -16,10 +17,21 @@ class Chunk(NamedTuple):
     text: str
 
 
-def gaps(chunks: Sequence[Chunk], start: float = float("-inf"), end: float = float("inf")) -> list[float]:
-    """Seconds between neighbouring chunks, for every pause of which some part lies between ``start`` and ``end``."""
-    moments = [chunk.at for chunk in chunks]
-    return [b - a for a, b in pairwise(moments) if b > start and a < end]
+Span = tuple[float, float]
+"""From one moment to another."""
+
+
+def gaps(chunks: Sequence[Chunk], within: Span = (-inf, inf), without: Sequence[Span] = ()) -> list[float]:
+    """Seconds between neighbouring chunks, for every pause that touches ``within`` and nothing of ``without``."""
+    pauses = pairwise(chunk.at for chunk in chunks)
+    return [
+        pause[1] - pause[0] for pause in pauses if touch(pause, within) and not any(touch(pause, w) for w in without)
+    ]
+
+
+def touch(one: Span, other: Span) -> bool:
+    """Whether two spans have more than a moment in common."""
+    return one[0] < other[1] and other[0] < one[1]
 
 
 class Progress:

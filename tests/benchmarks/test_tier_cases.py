@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import random
+import string
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, TypeVar, cast
 
 import pytest
 
 import tiers
-from tier_cases import lane, soak
-from tier_cases.client import Answer, read_answer
+from tier_cases import copying, drafting, lane, soak
+from tier_cases.client import Answer, Client, read_answer
+from tier_cases.drafting import Said
 from tier_cases.figures import Figure, Findings, Statistic, Target, percentile
 from tier_cases.lane import Crowd
 from tier_cases.report import UNITS, Results, document, table, verdict
 from tier_cases.timeline import Chunk, Progress, gaps, pace
+from tier_cases.words import Words, said
+
+_T = TypeVar("_T")
 
 
 def _chunks(start: float, step: float, count: int, *, text: str = "abcd") -> tuple[Chunk, ...]:
@@ -30,9 +39,10 @@ def _answer(chunks: tuple[Chunk, ...], tokens: int, *, sent: float = 0.0) -> Ans
 def test_gaps_count_every_pause_that_touches_the_span() -> None:
     chunks = [Chunk(at, "a") for at in (0.0, 1.0, 3.0, 6.0, 10.0)]
     assert gaps(chunks) == [1.0, 2.0, 3.0, 4.0]
-    assert gaps(chunks, 2.0, 5.0) == [2.0, 3.0]  # each began or ended outside
-    assert gaps(chunks, 4.0, 5.0) == [3.0]  # a span within one pause
-    assert gaps(chunks, 10.0, 12.0) == []
+    assert gaps(chunks, (2.0, 5.0)) == [2.0, 3.0]  # each began or ended outside
+    assert gaps(chunks, (4.0, 5.0)) == [3.0]  # a span within one pause
+    assert gaps(chunks, (10.0, 12.0)) == []
+    assert gaps(chunks, (2.0, 9.0), without=[(2.5, 2.6), (7.0, 20.0)]) == [3.0]
     assert gaps(chunks[:1]) == []
 
 
@@ -107,11 +117,10 @@ def test_an_answer_is_read_whatever_the_pieces() -> None:
     assert wire[: int(first_at) + 1].endswith(_event("a\r\nb")[:-1])  # the moment of the byte that ended its line
 
 
-def test_speed_and_gaps_of_an_answer() -> None:
+def test_speed_of_an_answer() -> None:
     answer = _answer((Chunk(1.5, "a"), Chunk(1.6, "bc"), Chunk(2.5, "d")), 101, sent=1.0)
     assert answer.first_token_s == 0.5
     assert answer.tokens_per_s == pytest.approx(100.0)
-    assert max(answer.gaps()) == pytest.approx(0.9)
 
 
 def test_refusals_faults_and_ends_in_the_midst() -> None:
@@ -212,3 +221,111 @@ def test_every_case_names_its_figures_once() -> None:
     with pytest.raises(AssertionError, match="speling"):
         Findings(lane.FIGURES).add("speling", 1.0)
     assert verdict(soak.FIGURES[0], Findings(soak.FIGURES)) == ""
+
+
+# ---- what is asked --------------------------------------------------------------------------------------------
+
+
+class _Letters:
+    """As many tokens as characters."""
+
+    never_ending: ClassVar[dict[str, int]] = {"0": -100}
+
+    def nonsense(self, rng: random.Random, tokens: int) -> str:
+        return "".join(rng.choices(string.ascii_lowercase, k=tokens))
+
+    def story(self, rng: random.Random) -> list[dict[str, str]]:
+        return said(str(rng.random()))
+
+
+def test_the_copying_answers_are_right() -> None:
+    by_key = {task.key: task for task in copying.tasks(cast(Words, _Letters()), random.Random(7))}
+    rewrite = by_key["rewrite"]
+    assert rewrite.prediction is not None
+    before, after = rewrite.prediction.splitlines(), rewrite.target.splitlines()[1:-1]
+    assert len(before) == len(after) == 60
+    assert "reserved" not in rewrite.target
+    assert 5 < sum(a != b for a, b in zip(before, after, strict=True)) < 15
+    assert by_key["rewrite_context"].prediction is None
+
+    log = by_key["quote"].messages[0]["content"].splitlines()
+    lines = [line for line in log if line[:2].isdigit()]
+    errors = [line for line in lines if "ERROR" in line]
+    assert len(lines) == 200
+    assert by_key["quote"].target == "\n".join(f"The log says: {line}" for line in errors)
+
+    compact = by_key["json"].messages[0]["content"].splitlines()[-1]
+    assert json.loads(compact) == json.loads(by_key["json"].target)
+    assert len(by_key["json"].target) > len(compact)
+
+
+def test_pairs_of_answers() -> None:
+    found = Findings(drafting.FIGURES)
+    plain = Said("abc", 100, 50.0, 0, 0)
+    drafting.compare(found, "json", plain=plain, drafted=Said("abc", 100, 125.0, 60, 20))
+    drafting.compare(found, "json", plain=plain, drafted=Said("abd", 100, 100.0, 50, 50))
+    drafting.compare(found, "quote", plain=Said("", 1, 50.0, 0, 0), drafted=Said("", 1, 50.0, 0, 0))
+    assert found.samples["json_ratio"] == [2.5, 2.0]
+    assert found.samples["json_accepted"] == [0.6, 0.5]
+    assert found.samples["json_rejected"] == [0.2, 0.5]
+    assert found.samples["changed"] == [0, 1, 0]
+    assert found.samples["short"] == [0, 0, 1]
+    assert "quote_ratio" not in found.samples
+
+
+# ---- the client and a scripted server -------------------------------------------------------------------------
+
+
+def _asked(answers: list[bytes], use: Callable[[Client], Awaitable[_T]]) -> tuple[_T, list[bytes]]:
+    """Run ``use`` against a server that gives one of the answers to each connection, then hangs up."""
+    requests: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        requests.append(head + await reader.readexactly(length))
+        writer.write(answers[len(requests) - 1])
+        await writer.drain()
+        writer.close()
+
+    async def main() -> _T:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            client = Client(server.sockets[0].getsockname()[1], "tiny")
+            result = await use(client)
+            await client.close()
+            return result
+
+    return asyncio.run(main()), requests
+
+
+def test_the_client_asks_and_reads() -> None:
+    usage = {"completion_tokens": 2}
+    wire = _HEAD + _sent(_event(""), _event("a"), _event("b"), _event(None, usage=usage) + b"data: [DONE]\n\n")
+
+    async def use(client: Client) -> tuple[Answer, dict[str, object] | None, dict[str, object] | None]:
+        answer = await client.ask(said("hello"), tier="fast", max_tokens=2, seed=5)
+        return answer, await client.get("/v1/tiers"), await client.get("/none")
+
+    found, missing = b"HTTP/1.1 200 OK\r\n\r\n" + b'{"a": 1}', b"HTTP/1.1 404 Not Found\r\n\r\n{}"
+    (answer, tiers_there, none_there), requests = _asked([wire, found, missing], use)
+    assert (answer.text, answer.tokens, answer.tier) == ("ab", 2, "fast")
+    assert 0 < answer.first_token_s < 60
+    assert tiers_there == {"a": 1}
+    assert none_there is None
+    body = json.loads(requests[0].partition(b"\r\n\r\n")[2])
+    assert body["service_tier"] == "fast"
+    assert body["stream"] is True
+    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0, 5, 2)
+    assert requests[1].startswith(b"GET /v1/tiers HTTP/1.1\r\n")
+
+
+def test_an_answer_of_no_use_is_told() -> None:
+    async def use(client: Client) -> Answer:
+        return await client.ask(said("hello"), tier="fast", max_tokens=2)
+
+    refusal = b'HTTP/1.1 429 Too Many Requests\r\n\r\n{"error": {"code": "full"}}'
+    with pytest.raises(RuntimeError, match="status 429, error full"):
+        _asked([refusal], use)
+    with pytest.raises(RuntimeError, match="status 200"):
+        _asked([_HEAD + _sent(_event("a"))], use)
