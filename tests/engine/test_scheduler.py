@@ -46,8 +46,12 @@ class FakeSequence:
         return self.prompt + [1] * self.num_output
 
     @property
+    def num_pending(self) -> int:
+        return len(self.token_ids) - self.num_computed
+
+    @property
     def is_prefilling(self) -> bool:
-        return len(self.token_ids) - self.num_computed > 1
+        return self.num_pending > 1
 
     @property
     def finished(self) -> bool:
@@ -250,7 +254,7 @@ def test_what_was_computed_is_found_again() -> None:
     assert admit(policy, now=1) == [urgent]
     policy.remove(urgent)
     assert admit(policy, now=2) == [victim]
-    assert of(victim).num_computed == 2 * 63  # as many as two steps had computed
+    assert of(victim).num_computed == 2 * KV_BLOCK
 
 
 def test_a_partial_block_is_copied() -> None:
@@ -319,22 +323,40 @@ def test_who_is_in_a_suspended_step_does_not_give_way() -> None:
 # ---- what a burst computes ------------------------------------------------------------------------------------------
 
 
-def test_prefill_shares_its_budget_and_decoding_goes_on() -> None:
-    policy = scheduler()
-    decoding = [fake(prompt=1) for _ in range(3)]
-    prompts = [fake(prompt=1000) for _ in range(2)]
-    add(policy, *decoding, *prompts)
+def chunks(*prompts: Sequence, budget: int, decoding: int = 0) -> dict[Sequence, int]:
+    policy = scheduler(num_blocks=1000)
+    add(policy, *prompts, *(others := [fake(prompt=1) for _ in range(decoding)]))
     admit(policy)
-    burst = policy.burst(SHARED, 30)
-    assert burst.entries == [*((s, 1) for s in decoding), *((s, 15) for s in prompts)]
-    assert burst.max_steps > 1
+    burst = policy.burst(SHARED, budget)
+    assert [entry for entry in burst.entries if entry[0] in others] == [(s, 1) for s in others]  # decoding goes on
+    return {s: chunk for s, chunk in burst.entries if s not in others}
 
 
-def test_prompts_of_higher_tiers_get_more_of_a_step() -> None:
-    policy = scheduler()
-    add(policy, *(fake(prompt=1000, tier=tier) for tier in ("flex", "default", "fast")))
-    admit(policy)
-    assert {s.tier: chunk for s, chunk in policy.burst(SHARED, 28).entries} == {"fast": 16, "default": 8, "flex": 4}
+def test_a_prompt_alone_gets_the_whole_budget() -> None:
+    assert list(chunks(fake(prompt=1000), budget=30).values()) == [30]
+    assert list(chunks(fake(prompt=20), budget=30).values()) == [20]
+
+
+def test_short_prompts_do_not_wait_for_long_ones_nor_long_ones_for_ever() -> None:
+    long, short = fake(prompt=1000), [fake(prompt=10, arrived=1) for _ in range(5)]
+    got = chunks(long, *short, budget=40)
+    assert got == {long: 20, short[0]: 10, short[1]: 10}
+    assert chunks(long, budget=40) == {long: 40}
+
+
+def test_many_prompts_do_not_hold_up_each_other() -> None:
+    prompts = [fake(prompt=100, arrived=i) for i in range(20)]
+    assert chunks(*prompts, budget=32) == {prompts[0]: 32}
+
+
+def test_prompts_of_higher_tiers_come_first() -> None:
+    flex, default, fast = (fake(prompt=1000, tier=t, arrived=i) for i, t in enumerate(("flex", "default", "fast")))
+    assert chunks(flex, default, fast, budget=28) == {flex: 14, fast: 14}
+
+
+def test_many_streams_leave_room_for_prompts() -> None:
+    prompt = fake(prompt=1000)
+    assert chunks(prompt, budget=2, decoding=30) == {prompt: 15}
 
 
 def test_fast_streams_get_steps_of_their_own() -> None:
@@ -364,8 +386,8 @@ def test_rows_never_exceed_the_limit(budget: int) -> None:
     while policy.has_work(Lane.SHARED):
         burst = policy.burst(SHARED, budget)
         prefilling = [chunk for s, chunk in burst.entries if of(s).is_prefilling]
-        assert all(chunk >= 1 for _, chunk in burst.entries)  # nobody stands still
-        assert sum(prefilling) <= max(budget, len(prefilling))
+        assert all(chunk >= 1 for _, chunk in burst.entries)
+        assert sum(prefilling) <= max(budget, 16)
         assert run(policy, burst) <= 64
 
 

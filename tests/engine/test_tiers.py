@@ -62,7 +62,7 @@ def test_a_suspended_step_goes_on_after_the_urgent_one(open_engine: OpenEngine) 
 def test_cancelling_in_a_suspended_step_frees_all_blocks(open_engine: OpenEngine) -> None:
     engine = open_engine(threads=1, layers=4, cache_mib=0)
     for leave in (0, 1, 2):
-        sequences = [engine.add(request(i, 90)) for i in range(2)]
+        sequences = [engine.add(request(i, 12)) for i in range(2)]
         engine.preempt()
         engine.step()
         assert engine._scheduler.suspended is not None

@@ -14,11 +14,10 @@ from ultrafast.engine.lanes import Turn
 from ultrafast.engine.native import KV_BLOCK, Lane
 from ultrafast.engine.prefix_cache import PrefixCache
 from ultrafast.engine.sequence import Sequence
-from ultrafast.engine.tiers import DEFAULT, FAST, FLEX, TIERS, ULTRAFAST, Tiers
+from ultrafast.engine.tiers import DEFAULT, FAST, TIERS, Tiers
 
 _MAX_STEPS = 256  # of a burst; its time limit ends it long before, except with tiny models
 _AGING_S = 10.0  # a request of the shared lane counts as one tier higher after waiting this long, and so on
-_PROMPT_WEIGHT = {ULTRAFAST: 1, FAST: 4, DEFAULT: 2, FLEX: 1}  # of a prompt, in the tokens that one step computes
 # For each step of the whole batch, `fast` streams get so many more of their own. With one among 15 others that makes
 # it three times as fast as them, and them a fifth slower.
 _FAST_STEPS = 2
@@ -244,10 +243,13 @@ class Scheduler:
         return Burst(turn.lane, self._entries(lane, prefill_budget), max_steps)
 
     def _entries(self, sequences: list[Sequence], prefill_budget: int) -> list[tuple[Sequence, int]]:
-        weights = {s: _PROMPT_WEIGHT[s.tier] for s in sequences if s.is_prefilling}
-        budget = min(prefill_budget, self.max_rows - len(sequences))
-        total = sum(weights.values())
-        return [(s, max(1, budget * weights[s] // total) if s in weights else 1) for s in sequences]
+        prompts = [sequence for sequence in sequences if sequence.is_prefilling]
+        decoding = [(sequence, 1) for sequence in sequences if not sequence.is_prefilling]
+        if not prompts:
+            return decoding
+        # Many streams make a step long by themselves; new prompts still get a third of its rows.
+        budget = min(max(2, prefill_budget, len(decoding) // 2), self.max_rows - len(decoding))
+        return decoding + _chunks(prompts, budget)
 
     # ---- for tests ------------------------------------------------------------------------------------------
 
@@ -260,3 +262,20 @@ class Scheduler:
         for tier, policy in self.tiers.policies.items():
             assert sum(sequence.tier == tier for sequence in self.running) <= policy.slots
         self.cache.check_integrity()
+
+
+def _chunks(prompts: list[Sequence], budget: int) -> list[tuple[Sequence, int]]:
+    """Divide the prompt tokens of a step.
+
+    Half of them go to the prompt that came first, so that it moves on whatever else comes; the rest to higher tiers and
+    to those with least to do: a short prompt does not wait for long ones, and many do not hold up each other.
+    """
+    oldest = min(prompts, key=lambda s: s.timings.arrived)
+    chunks = {oldest: min(oldest.num_pending, max(1, budget // 2))}
+    left = budget - chunks[oldest]
+    for sequence in sorted(prompts, key=lambda s: (TIERS.index(s.tier), s.num_pending)):
+        chunk = min(left, sequence.num_pending - chunks.get(sequence, 0))
+        if chunk > 0:
+            chunks[sequence] = chunks.get(sequence, 0) + chunk
+            left -= chunk
+    return list(chunks.items())

@@ -68,7 +68,12 @@ class Sequence:
     @property
     def is_prefilling(self) -> bool:
         """Whether several tokens are to be computed before the next comes: of the prompt, or after a preemption."""
-        return self.native.num_pending > 1
+        return self.num_pending > 1
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens to be computed before the next one comes."""
+        return self.native.num_pending
 
     def begin(self, num_cached: int) -> None:
         """Start, or start again, on `blocks`, of which the first ``num_cached`` positions are computed."""

@@ -28,6 +28,6 @@ def cache_domain(request: Request, *, tier: str, salt: str) -> str:
     if isolation is Isolation.TIER:
         return f"{tier}:{salt}"
     if isolation is Isolation.KEY:  # only its hash is kept
-        key = request.headers.get("authorization", "")
+        key = request.headers.get("authorization") or request.headers.get("x-api-key", "")
         return f"{hashlib.sha256(key.encode()).hexdigest()}:{salt}"
     return salt
