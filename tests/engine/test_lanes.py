@@ -7,9 +7,13 @@ import pytest
 from ultrafast.engine.lanes import LaneClock, Turn
 from ultrafast.engine.native import Lane
 
+BOTH = set(Lane)
 
-def next_turn(clock: LaneClock, *, urgent: bool = True, shared: bool = True, youngest_s: float = 1.0) -> Turn:
-    return clock.next_turn(urgent=urgent, shared=shared, decoding=True, youngest_s=youngest_s)
+
+def next_turn(
+    clock: LaneClock, working: set[Lane] = BOTH, decoding: set[Lane] = BOTH, *, youngest_s: float = 1.0
+) -> Turn:
+    return clock.next_turn(working=working, decoding=decoding, youngest_s=youngest_s)
 
 
 def simulate(share: float, step_s: float, overrun_s: float = 0.0, seconds: float = 60.0) -> tuple[float, float]:
@@ -43,22 +47,32 @@ def test_an_urgent_stream_waits_for_a_slice_and_a_step(overrun_s: float) -> None
 
 def test_a_lane_alone_has_all_the_time() -> None:
     clock = LaneClock(0.9)
-    for urgent in (True, False):
-        turn = next_turn(clock, urgent=urgent, shared=not urgent)
-        assert turn.lane is (Lane.URGENT if urgent else Lane.SHARED)
+    for lane in Lane:
+        turn = next_turn(clock, {lane})
+        assert turn.lane is lane
         assert not turn.slice
+
+
+def test_steps_are_short_only_where_streams_wait_for_them() -> None:
+    clock = LaneClock(0.9)
+    assert next_turn(clock, {Lane.SHARED}).step_s == 0.05
+    assert next_turn(clock, {Lane.URGENT}).step_s < next_turn(clock, {Lane.URGENT}, set()).step_s == 0.05
+    clock.ran(Lane.URGENT, 1.0, contested=True)
+    short, long = next_turn(clock), next_turn(clock, decoding={Lane.URGENT})
+    assert short.slice
+    assert short.step_s < long.step_s == 0.05  # spread over slices, it holds up nobody
 
 
 def test_bursts_are_short_until_a_stream_is_steady() -> None:
     clock = LaneClock(0.9)
-    young, steady = (next_turn(clock, shared=False, youngest_s=s).time_limit_s for s in (0.0, 1.0))
+    young, steady = (next_turn(clock, {Lane.URGENT}, youngest_s=s).time_limit_s for s in (0.0, 1.0))
     assert young < steady
 
 
 def test_nothing_is_owed_for_time_without_work() -> None:
     clock = LaneClock(0.5)
     for _ in range(100):
-        next_turn(clock, shared=False)
+        next_turn(clock, {Lane.URGENT})
         clock.ran(Lane.URGENT, 1.0, contested=False)
     assert next_turn(clock).lane is Lane.URGENT
 

@@ -371,14 +371,14 @@ class Engine:
             timings.started = timings.started or now
 
     def _next_turn(self) -> Turn | None:
-        urgent, shared = (self._scheduler.has_work(lane) for lane in Lane)
-        if not (urgent or shared):
+        running = self._scheduler.running
+        if not running:
             return None
         now = time.monotonic()
-        lane = [sequence for sequence in self._scheduler.running if urgent is (sequence.lane is Lane.URGENT)]
-        youngest = min((now - (sequence.timings.first_token or now) for sequence in lane), default=0.0)
-        decoding = any(not sequence.is_prefilling for sequence in lane)
-        return self._clock.next_turn(urgent=urgent, shared=shared, decoding=decoding, youngest_s=youngest)
+        working = {sequence.lane for sequence in running}
+        decoding = {sequence.lane for sequence in running if not sequence.is_prefilling}
+        youngest = min(now - (s.timings.first_token or now) for s in running if s.lane is min(working))
+        return self._clock.next_turn(working=working, decoding=decoding, youngest_s=youngest)
 
     def _run(self, turn: Turn) -> Burst:
         """Make a burst, or go on with one that was suspended."""

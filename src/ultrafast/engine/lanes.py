@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ultrafast.engine.native import Lane
@@ -49,28 +50,29 @@ class LaneClock:
         self._owed_s = 0.0  # to the shared lane
         self._just_sliced = False
 
-    def next_turn(self, *, urgent: bool, shared: bool, decoding: bool, youngest_s: float) -> Turn:
-        """The next turn; at least one lane has work.
+    def next_turn(self, *, working: Collection[Lane], decoding: Collection[Lane], youngest_s: float) -> Turn:
+        """The next turn.
 
         Args:
-            urgent: whether that lane has work.
-            shared: whether that lane has work.
-            decoding: whether urgent streams are being decoded, as opposed to prompts alone.
-            youngest_s: seconds since the first token of the youngest stream, 0 before it.
+            working: lanes with something to compute, one at least.
+            decoding: those of them with streams, as opposed to prompts alone: nobody waits for the latter's steps.
+            youngest_s: seconds since the first token of the youngest stream of the first such lane, 0 before it.
         """
-        if not (urgent and shared):
+        urgent_step_s = _URGENT_STEP_S if Lane.URGENT in decoding else _STEP_S
+        if len(working) == 1:
             self._owed_s = 0.0
             self._just_sliced = False
             burst_s = _STEADY_BURST_S if youngest_s > _STEADY_AFTER_S else _FIRST_BURST_S
-            step_s = _URGENT_STEP_S if urgent and decoding else _STEP_S
-            return Turn(Lane.URGENT if urgent else Lane.SHARED, burst_s, False, step_s)
+            if Lane.URGENT in working:
+                return Turn(Lane.URGENT, burst_s, False, urgent_step_s)
+            return Turn(Lane.SHARED, burst_s, False, _STEP_S)
         if self._owed_s >= _SLICE_S and not self._just_sliced:
-            step_s = min(_STEP_S, max(_SLICE_S, _CONTESTED_CYCLE_S * self._shared_part))
+            step_s = max(_SLICE_S, _CONTESTED_CYCLE_S * self._shared_part) if Lane.SHARED in decoding else _STEP_S
             return Turn(Lane.SHARED, self._owed_s, True, step_s)
         # After a slice one step only: its tokens have waited long enough.
         until_due_s = max(0.0, _SLICE_S - self._owed_s) / self._owed_per_s
         burst_s = 0.0 if self._just_sliced else min(_CONTESTED_BURST_S, until_due_s)
-        return Turn(Lane.URGENT, burst_s, False, _URGENT_STEP_S if decoding else _STEP_S)
+        return Turn(Lane.URGENT, burst_s, False, urgent_step_s)
 
     def ran(self, lane: Lane, seconds: float, *, contested: bool) -> None:
         """Take note of a turn; ``contested``: both lanes had work."""
