@@ -17,18 +17,24 @@ constexpr double kPriors[kNumDraftSources][6] = {
 };
 constexpr double kPriorWeight = 2.0;  // tokens
 constexpr double kKept = 0.8;         // of a tally's weight at every draft
+constexpr double kLeastCost = 0.02;   // of a row, in plain steps: none is free, whatever noisy measurements say
 
 }  // namespace
 
 void StepCosts::measured(int rows, double seconds) {
-  // Whatever else the machine does only ever adds time: what is shorter than expected is nearer the truth than what is longer.
   Step& step = steps_[static_cast<size_t>(rows)];
   ++clock_;
-  const bool anything_known = std::any_of(steps_.begin(), steps_.end(), [](const Step& other) { return other.seconds > 0.0; });
-  if (is_known(rows))
-    step.seconds += (seconds < step.seconds ? kWeightDown : kWeightUp) * (std::min(seconds, 2.0 * step.seconds) - step.seconds);
-  else
+  if (is_known(rows)) {
+    step.count = std::min(step.count + 1, kMostWeight);
+    const double ratio = std::min(seconds / step.seconds, 2.0);  // another program's time slice is no cost
+    const double change = 1.0 + (ratio - 1.0) / step.count;
+    for (Step& other : steps_) other.seconds *= 1.0 + kCommon * (change - 1.0);
+    step.seconds *= change / (1.0 + kCommon * (change - 1.0));
+  } else {
+    const bool anything_known = std::any_of(steps_.begin(), steps_.end(), [](const Step& other) { return other.seconds > 0.0; });
     step.seconds = anything_known ? std::min(seconds, kDoubt * of(rows)) : seconds;
+    step.count = 1;
+  }
   step.measured_at = clock_;
 }
 
@@ -51,10 +57,14 @@ size_t DraftRecord::bucket(int match_length) {
   return std::min(bits, static_cast<size_t>(kNumBuckets) - 1);
 }
 
+DraftRecord::DraftRecord() {
+  for (size_t source = 0; source < kNumDraftSources; ++source)
+    for (size_t i = 0; i < kNumBuckets; ++i) tallies_[source][i] = {kPriorWeight * kPriors[source][i], kPriorWeight};
+}
+
 double DraftRecord::chance(DraftSource source, int match_length) const {
   const Tally& tally = tallies_[static_cast<size_t>(source)][bucket(match_length)];
-  const double prior = kPriors[static_cast<size_t>(source)][bucket(match_length)];
-  return (prior * kPriorWeight + tally.accepted) / (kPriorWeight + tally.tried);
+  return tally.accepted / tally.tried;
 }
 
 void DraftRecord::verified(DraftSource source, int match_length, int drafted, int accepted) {
@@ -72,6 +82,11 @@ void DraftRecord::stepped(int outputs, int drafted, double overhead) {
 }
 
 namespace {
+
+// Seconds of a step of `rows` rows and so many drafted ones.
+double cost_with(const StepCosts& costs, int rows, int drafted) {
+  return std::max(costs.of(rows + drafted), costs.of(rows) * (1.0 + kLeastCost * drafted));
+}
 
 // Gives the most probable token that nobody drafts yet to its offer; nullptr when there is none.
 DraftOffer* draft_one_more(std::vector<DraftOffer>& offers) {
@@ -102,13 +117,13 @@ void plan_drafts(const StepCosts& costs, int rows, int outputs, int max_rows, st
     if (offer == nullptr) break;
     expected += offer->all_accepted;
     drafting += offer->seconds;
-    if (const double rate = expected / (costs.of(rows + drafted) + drafting); rate > best_rate) best_rate = rate, best = drafted;
+    if (const double rate = expected / (cost_with(costs, rows, drafted) + drafting); rate > best_rate) best_rate = rate, best = drafted;
   }
   clear(offers);
   for (int drafted = 0; drafted < best; ++drafted) draft_one_more(offers);
   for (DraftOffer& offer : offers)
     if (offer.probe && offer.count == 0 && offer.limit > 0 && rows + best < max_rows) ++offer.count, ++best;
-  const double verifying = best > 0 ? (costs.of(rows + best) - plain) / best : 0.0;
+  const double verifying = best > 0 ? (cost_with(costs, rows, best) - plain) / best : 0.0;
   for (DraftOffer& offer : offers) offer.overhead = outputs * offer.count * (verifying + offer.seconds) / plain;
 }
 
@@ -116,7 +131,7 @@ double best_rate(const StepCosts& costs, const DraftOffer& offer) {
   double expected = 1.0, all_accepted = 1.0, best = expected / costs.of(1);
   for (int drafted = 1; drafted <= offer.limit; ++drafted) {
     expected += all_accepted *= offer.chance;
-    best = std::max(best, expected / (costs.of(1 + drafted) + drafted * offer.seconds));
+    best = std::max(best, expected / (cost_with(costs, 1, drafted) + drafted * offer.seconds));
   }
   return best;
 }

@@ -23,14 +23,16 @@ class StepCosts {
   double of(int rows) const;
 
  private:
-  static constexpr double kWeightUp = 0.125, kWeightDown = 0.5;  // of the latest measurement in the moving mean
-  static constexpr double kDoubt = 1.5;  // of a first measurement, as much above the expected is believed
+  static constexpr int kMostWeight = 8;    // the latest measurement weighs 1 / 8 of the moving mean, or more of a young one
+  static constexpr double kCommon = 0.5;   // of what a measurement changes, that holds for all rows: the machine's own pace
+  static constexpr double kDoubt = 1.5;    // so much above the expected a first measurement is believed: it may be disturbed
   static constexpr double kSlope = 0.04;
   static constexpr int64_t kLately = 512;  // steps: contexts grow, and a mean that an outlier spoiled must not stay
 
   struct Step {
     double seconds = 0.0;
     int64_t measured_at = 0;
+    int count = 0;  // of measurements, kMostWeight at most
   };
   bool is_known(int rows) const {
     const Step& step = steps_[static_cast<size_t>(rows)];
@@ -47,6 +49,8 @@ constexpr int kNumDraftSources = 4;
 // How the drafts of one sequence fared.
 class DraftRecord {
  public:
+  DraftRecord();
+
   // The chance that a drafted token is accepted if all before it were. match_length: what the source says for itself, tokens
   // that agreed before the draft.
   double chance(DraftSource source, int match_length) const;
@@ -77,7 +81,7 @@ class DraftRecord {
   };
   static size_t bucket(int match_length);
 
-  std::array<std::array<Tally, kNumBuckets>, kNumDraftSources> tallies_{};
+  std::array<std::array<Tally, kNumBuckets>, kNumDraftSources> tallies_;
   double credit_ = 1.0;  // plain steps
   int outputs_since_draft_ = 0;
   int accepted_ = 0, rejected_ = 0;

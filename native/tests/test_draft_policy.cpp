@@ -34,7 +34,8 @@ struct Outcome {
 };
 
 // A sequence of `tokens` whose drafts hold with probability `truth`, in steps that take staircase(rows).
-Outcome simulate(double truth, int tokens, StepCosts& costs) {
+// Measured are these times with `noise`, on a machine that is every now and then so many times slower.
+Outcome simulate(double truth, int tokens, StepCosts& costs, double noise = 0.0, double slower = 1.0) {
   Random random(3);
   DraftRecord record;
   Outcome outcome;
@@ -49,7 +50,8 @@ Outcome simulate(double truth, int tokens, StepCosts& costs) {
     while (accepted < drafted && random.uniform() < truth) ++accepted;
     if (drafted > 0) record.verified(source, match_length, drafted, accepted);
     record.stepped(1 + accepted, drafted, costs.of(1 + drafted) / costs.of(1) - 1.0);
-    costs.measured(1 + drafted, staircase(1 + drafted));
+    const double pace = made / 150 % 2 == 0 ? 1.0 : slower;
+    costs.measured(1 + drafted, pace * staircase(1 + drafted) * std::max(0.1, 1.0 + noise * random.normal()));
     outcome.seconds += staircase(1 + drafted);
     outcome.drafted += drafted;
     made += 1 + accepted;
@@ -68,10 +70,11 @@ TEST(decode, costs_are_measured_or_hoped_for) {
   costs.measured(9, 6.0);
   CHECK(costs.of(9) > 3.0 && costs.of(9) < 5.0, costs.of(9));  // it was probably disturbed
   for (int i = 0; i < 200; ++i) costs.measured(9, 6.0);
-  CHECK(std::fabs(costs.of(9) - 6.0) < 1e-6 && costs.of(5) > 2.0 && costs.of(5) < 2.5 && costs.of(16) > 6.0 && costs.of(16) < 9.0);
+  CHECK(std::fabs(costs.of(9) - 6.0) < 1e-3 && costs.of(16) > 6.0 && costs.of(16) < 9.0);
+  CHECK(costs.of(1) > 2.0 && costs.of(1) < 3.0 && costs.of(5) < 1.3 * costs.of(1));  // in part it is the machine that got slower
   CHECK(costs.of(100) > costs.of(16));
-  for (int i = 0; i < 10; ++i) costs.measured(9, 4.0);
-  CHECK(std::fabs(costs.of(9) - 4.0) < 0.01, costs.of(9));  // less is believed sooner
+  for (int i = 0; i < 100; ++i) costs.measured(9, 4.0);
+  CHECK(std::fabs(costs.of(9) - 4.0) < 0.01, costs.of(9));
   costs.measured(9, 1000.0);  // the machine did something else meanwhile
   CHECK(costs.of(9) < 5.0, costs.of(9));
 }
@@ -126,7 +129,7 @@ TEST(decode, a_draft_that_costs_time_must_earn_it) {
   CHECK(best_rate(costs, {0.1, 3, false, 0.5}) == 1.0);  // no draft is better
   std::vector<DraftOffer> offers{{0.9, 2, false, 0.2}, {0.0, 0, false}};
   plan_drafts(costs, 2, 2, 64, offers);
-  CHECK(offers[0].count == 2 && std::fabs(offers[0].overhead - 2 * (0.0 + 0.4) / 1.3) < 1e-9 && offers[1].overhead == 0.0, offers[0].overhead);
+  CHECK(offers[0].count == 2 && std::fabs(offers[0].overhead - 2 * (0.04 + 0.4 / 1.3)) < 1e-9 && offers[1].overhead == 0.0, offers[0].overhead);
 }
 
 TEST(decode, a_chance_is_learnt_by_source_and_match) {
@@ -147,6 +150,8 @@ TEST(decode, drafts_that_never_hold_cost_little) {
   const Outcome never = simulate(0.0, 2000, costs);
   CHECK(never.seconds < 1.02 * 2000 + 2.0, never.seconds);  // plain: a second a token
   CHECK(never.drafted >= 20 && never.drafted <= 120, never.drafted);  // one now and then: things may change
+  StepCosts noisy(64);
+  CHECK(simulate(0.0, 2000, noisy, 0.2).seconds < 1.03 * 2000 + 3.0, simulate(0.0, 2000, noisy, 0.2).seconds);
   StepCosts unknown(64);
   CHECK(simulate(0.0, 2000, unknown).seconds < 1.02 * 2000 + 3.0);
 }
@@ -159,4 +164,7 @@ TEST(decode, drafts_that_hold_are_used) {
   CHECK(simulate(0.8, 4000, costs).seconds < 1.1 * 4000 / best, best);
   StepCosts unknown(64);
   CHECK(simulate(1.0, 2000, unknown).seconds < 1.1 * 2000 * staircase(8) / 8);
+  StepCosts unsteady(64);
+  const double seconds = simulate(1.0, 4000, unsteady, 0.2, 3.0).seconds;
+  CHECK(seconds < 1.25 * 4000 * staircase(8) / 8, seconds, 4000 * staircase(8) / 8);
 }
