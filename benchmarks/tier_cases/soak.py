@@ -20,7 +20,7 @@ from tier_cases.timeline import gaps
 from tier_cases.words import Messages, said
 
 _TIERS = {"ultrafast": 3, "fast": 5, "default": 9, "flex": 3}  # how often each is asked for
-_LENGTHS = ((16, 200, 14), (200, 1500, 5), (2000, 6000, 1))  # prompt tokens: from, to, how often
+_LENGTHS = ((16, 200, 30), (200, 1500, 8), (2000, 6000, 1))  # prompt tokens: from, to, how often
 _MOST_TOKENS = 256
 _CANCELLED = 0.3
 _PREFIXES = 8
@@ -62,15 +62,15 @@ async def measure(bench: Bench) -> None:
     bench.found.facts["outcomes"] = tally.outcomes
     prefixes = [bench.words.nonsense(bench.rng, bench.rng.randrange(100, 1000)) for _ in range(_PREFIXES)]
     loads = [Load(bench, tally, Random(bench.rng.random()), prefixes, end) for _ in range(clients)]
-    async with bench.watching_itself():
-        progress = asyncio.create_task(_tell(bench, tally, end))
-        try:
-            async with asyncio.TaskGroup() as group:
-                for load in loads:
-                    group.create_task(load.run())
-        finally:
-            progress.cancel()
-    await _look_after(bench)
+    progress = asyncio.create_task(_tell(bench, tally, end))
+    try:
+        async with bench.watching_itself(), asyncio.TaskGroup() as group:
+            for load in loads:
+                group.create_task(load.run())
+    finally:  # also after Ctrl-C, when all clients leave at once
+        progress.cancel()
+        await bench.client.close()
+        await _look_after(bench)
 
 
 @dataclass

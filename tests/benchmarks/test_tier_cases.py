@@ -8,12 +8,13 @@ import math
 import random
 import string
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
 
 import tiers
 from tier_cases import copying, drafting, lane, soak
+from tier_cases.bench import Bench
 from tier_cases.client import Answer, Client, read_answer
 from tier_cases.drafting import Said
 from tier_cases.figures import Figure, Findings, Statistic, Target, percentile
@@ -329,3 +330,12 @@ def test_an_answer_of_no_use_is_told() -> None:
         _asked([refusal], use)
     with pytest.raises(RuntimeError, match="status 200"):
         _asked([_HEAD + _sent(_event("a"))], use)
+
+
+def test_what_a_standstill_touches_does_not_count() -> None:
+    nothing = cast(Any, None)
+    bench = Bench("gap", nothing, 1, nothing, Findings(()), random.Random(1), quick=False, minutes=1, client=nothing)
+    bench.standstills.append((10.0, 12.0))
+    spans = [(1.0, 10.0), (1.0, 10.1), (10.5, 11.0), (11.9, 20.0), (12.0, 20.0)]
+    assert [bench.undisturbed(*span) for span in spans] == [True, False, False, False, True]
+    assert bench.tokens(6000) == 6000
