@@ -42,7 +42,7 @@ def test_each_lane_gets_its_part(share: float, step_s: float, overrun_s: float) 
 
 @pytest.mark.parametrize("overrun_s", [0.0, 0.002])
 def test_an_urgent_stream_waits_for_a_slice_and_a_step(overrun_s: float) -> None:
-    assert simulate(0.9, 0.004, overrun_s)[1] <= 0.008 + 0.006 / 9 + overrun_s + 0.004 + 1e-9
+    assert simulate(0.9, 0.004, overrun_s)[1] <= 0.008 + 0.01 / 9 + overrun_s + 0.004 + 1e-9
 
 
 def test_a_lane_alone_has_all_the_time() -> None:

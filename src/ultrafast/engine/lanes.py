@@ -14,7 +14,7 @@ _STEADY_AFTER_S = 0.2  # since the first token
 # While both lanes have work. An urgent stream then waits for a slice and one step of its own at most.
 _SLICE_S = 0.008  # of the shared lane, at least
 _MOST_OWED_S = 0.05  # to the shared lane: after a long step of the urgent one, it gets no more than that at once
-_CONTESTED_BURST_S = 0.006  # of the urgent lane
+_CONTESTED_BURST_S = 0.01  # of the urgent lane
 # Prompts are cut so that a step takes about this long.
 _STEP_S = 0.05  # a running stream of the same lane, or a cancel, waits for one
 _URGENT_STEP_S = 0.02  # the same beside urgent streams
