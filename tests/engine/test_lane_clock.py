@@ -24,7 +24,7 @@ def simulate(share: float, step_s: float, overrun_s: float = 0.0, seconds: float
     while sum(spent.values()) < seconds:
         turn = next_turn(clock)
         took = turn.time_limit_s + overrun_s if turn.slice else max(step_s, turn.time_limit_s // step_s * step_s)
-        clock.ran(turn.lane, took, contested=True)
+        clock.ran(turn, took)
         spent[turn.lane] += took
         since_urgent += took
         longest = max(longest, since_urgent)
@@ -57,7 +57,7 @@ def test_steps_are_short_only_where_streams_wait_for_them() -> None:
     clock = LaneClock(0.9)
     assert next_turn(clock, {Lane.SHARED}).step_s == 0.05
     assert next_turn(clock, {Lane.URGENT}).step_s < next_turn(clock, {Lane.URGENT}, set()).step_s == 0.05
-    clock.ran(Lane.URGENT, 1.0, contested=True)
+    clock.ran(next_turn(clock), 1.0)
     short, long = next_turn(clock), next_turn(clock, decoding={Lane.URGENT})
     assert short.slice
     assert short.step_s < long.step_s == 0.05  # spread over slices, it holds up nobody
@@ -72,16 +72,15 @@ def test_bursts_are_short_until_a_stream_is_steady() -> None:
 def test_nothing_is_owed_for_time_without_work() -> None:
     clock = LaneClock(0.5)
     for _ in range(100):
-        next_turn(clock, {Lane.URGENT})
-        clock.ran(Lane.URGENT, 1.0, contested=False)
+        clock.ran(next_turn(clock, {Lane.URGENT}), 1.0)
     assert next_turn(clock).lane is Lane.URGENT
 
 
 def test_what_is_owed_is_bounded() -> None:
     clock = LaneClock(0.5)
-    clock.ran(Lane.URGENT, 100.0, contested=True)  # a step that took very long
+    clock.ran(next_turn(clock), 100.0)  # a step that took very long
     turn = next_turn(clock)
     assert turn.lane is Lane.SHARED
     assert turn.time_limit_s <= 0.05
-    clock.ran(Lane.SHARED, 0.008, contested=True)
+    clock.ran(turn, 0.008)
     assert next_turn(clock).lane is Lane.URGENT  # never two slices in a row

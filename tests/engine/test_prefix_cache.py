@@ -244,14 +244,6 @@ def test_making_room_spares_the_branch_that_grows() -> None:
     assert look(pool, cache, ids) == 128
 
 
-def test_hits_are_counted_in_tokens() -> None:
-    pool, cache = cached()
-    store(pool, cache, [1] * 100)
-    look(pool, cache, [1] * 90)
-    look(pool, cache, [2] * 50)
-    assert (cache.num_lookup_tokens, cache.num_hit_tokens) == (140, 90)
-
-
 def test_the_integrity_check_sees_a_node_that_is_lost() -> None:
     pool, cache = cached()
     store(pool, cache, [1] * 100)

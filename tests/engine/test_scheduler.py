@@ -105,6 +105,10 @@ def admit(policy: Scheduler, now: float = 0.0) -> list[Sequence]:
     return admitted
 
 
+def has_work(policy: Scheduler, lane: Lane) -> bool:
+    return any(sequence.lane is lane for sequence in policy.running)
+
+
 def run(policy: Scheduler, burst: Burst) -> int:
     """Make one step of a burst and take out who has finished; returns the rows computed."""
     rows = sum(of(sequence).step(chunk) for sequence, chunk in burst.entries)
@@ -122,8 +126,8 @@ def run(policy: Scheduler, burst: Burst) -> int:
 def test_nothing_to_do() -> None:
     policy = scheduler()
     assert admit(policy) == []
-    assert not policy.has_work(Lane.SHARED)
-    assert not policy.has_work(Lane.URGENT)
+    assert not has_work(policy, Lane.SHARED)
+    assert not has_work(policy, Lane.URGENT)
 
 
 def test_first_come_first_served_into_the_slots() -> None:
@@ -189,7 +193,7 @@ def test_nobody_starves() -> None:
     for second in range(60):
         add(policy, fake(tier="fast", arrived=second))
         admit(policy, now=second)
-        while policy.has_work(Lane.SHARED):
+        while has_work(policy, Lane.SHARED):
             run(policy, policy.burst(SHARED, 8))
             admit(policy, now=second)
             if len(policy.waiting) <= 2:
@@ -383,7 +387,7 @@ def test_rows_never_exceed_the_limit(budget: int) -> None:
     rng = random.Random(budget)
     add(policy, *(fake(prompt=rng.choice([1, 2, 500]), output=rng.randrange(1, 20)) for _ in range(32)))
     admit(policy)
-    while policy.has_work(Lane.SHARED):
+    while has_work(policy, Lane.SHARED):
         burst = policy.burst(SHARED, budget)
         prefilling = [chunk for s, chunk in burst.entries if of(s).is_prefilling]
         assert all(chunk >= 1 for _, chunk in burst.entries)
@@ -414,7 +418,7 @@ def test_random_loads_leave_nothing_behind(seed: int) -> None:
                     of(sequence).num_computed = 0
                 policy.abandoned()
         admit(policy, now / 10)
-        if policy.has_work(Lane.URGENT) and rng.random() < 0.7:
+        if has_work(policy, Lane.URGENT) and rng.random() < 0.7:
             run(policy, policy.burst(URGENT, 16))
         elif policy.suspended:
             burst = policy.suspended
@@ -422,7 +426,7 @@ def test_random_loads_leave_nothing_behind(seed: int) -> None:
             for sequence, _ in burst.entries:
                 if sequence in policy.running and of(sequence).finished:
                     policy.remove(sequence)
-        elif policy.has_work(Lane.SHARED):
+        elif has_work(policy, Lane.SHARED):
             burst = policy.burst(SHARED, 16)
             if rng.random() < 0.3:
                 for sequence, chunk in burst.entries:

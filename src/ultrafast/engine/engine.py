@@ -383,7 +383,6 @@ class Engine:
     def _run(self, turn: Turn) -> Burst:
         """Make a burst, or go on with one that was suspended."""
         scheduler, pace = self._scheduler, self._paces[turn.lane]
-        contested = all(scheduler.has_work(lane) for lane in Lane)
         start = time.monotonic()
         burst = scheduler.suspended if turn.lane is Lane.SHARED else None
         if burst is not None:
@@ -403,7 +402,7 @@ class Engine:
             )
             burst.rows = before - sum(sequence.native.num_pending for sequence in prefilling)
         seconds = time.monotonic() - start
-        self._clock.ran(turn.lane, seconds, contested=contested)
+        self._clock.ran(turn, seconds)
         burst.steps += ran.steps
         burst.seconds += seconds
         if ran.suspended:

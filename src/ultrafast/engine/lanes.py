@@ -49,6 +49,7 @@ class LaneClock:
         self._shared_part = 1.0 - share
         self._owed_s = 0.0  # to the shared lane
         self._just_sliced = False
+        self._contested = False  # both lanes had work at the last turn
 
     def next_turn(self, *, working: Collection[Lane], decoding: Collection[Lane], youngest_s: float) -> Turn:
         """The next turn.
@@ -59,7 +60,8 @@ class LaneClock:
             youngest_s: seconds since the first token of the youngest stream of the first such lane, 0 before it.
         """
         urgent_step_s = _URGENT_STEP_S if Lane.URGENT in decoding else _STEP_S
-        if len(working) == 1:
+        self._contested = len(working) > 1
+        if not self._contested:
             self._owed_s = 0.0
             self._just_sliced = False
             burst_s = _STEADY_BURST_S if youngest_s > _STEADY_AFTER_S else _FIRST_BURST_S
@@ -74,12 +76,12 @@ class LaneClock:
         burst_s = 0.0 if self._just_sliced else min(_CONTESTED_BURST_S, until_due_s)
         return Turn(Lane.URGENT, burst_s, False, urgent_step_s)
 
-    def ran(self, lane: Lane, seconds: float, *, contested: bool) -> None:
-        """Take note of a turn; ``contested``: both lanes had work."""
-        self._just_sliced = contested and lane is Lane.SHARED
-        if not contested:
+    def ran(self, turn: Turn, seconds: float) -> None:
+        """Take note of what the last turn took."""
+        self._just_sliced = turn.slice
+        if not self._contested:
             return
-        if lane is Lane.URGENT:
+        if turn.lane is Lane.URGENT:
             self._owed_s = min(self._owed_s + seconds * self._owed_per_s, _MOST_OWED_S)
         else:
             self._owed_s -= seconds

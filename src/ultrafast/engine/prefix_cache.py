@@ -68,16 +68,10 @@ class PrefixCache:
     Args:
         pool: where the blocks come from and go to.
         max_blocks: blocks that the cache holds at most.
-
-    Attributes:
-        num_lookup_tokens: tokens of all prompts that were looked up.
-        num_hit_tokens: of these, that were found.
     """
 
     def __init__(self, pool: BlockPool, max_blocks: int) -> None:
         self.max_blocks = max_blocks
-        self.num_lookup_tokens = 0
-        self.num_hit_tokens = 0
         self._pool = pool
         self._roots: WeakValueDictionary[str, _Node] = WeakValueDictionary()  # a root lives as long as its children
         # By block, least recently used first. A prefix is used whenever its continuation is, and counts as used after
@@ -133,8 +127,6 @@ class PrefixCache:
                 node, partial = leaf, (leaf.block, num_tokens)
         self._use(node)
         self._pool.retain(blocks if partial is None else [*blocks, node.block])
-        self.num_lookup_tokens += len(token_ids)
-        self.num_hit_tokens += KV_BLOCK * len(blocks) + (partial[1] if partial else 0)
         return Match(blocks, partial)
 
     def insert(self, token_ids: Seq[int], blocks: Seq[int], num_computed: int, domain: str) -> None:

@@ -68,7 +68,7 @@ class Scheduler:
         self.suspended: Burst | None = None  # of the shared lane
         self._leaving: list[Sequence] = []  # gone, but a suspended step still writes to their blocks
         self._news = False  # since the last look at the queue
-        self._fast_steps_left = 0
+        self._is_fast_next = False  # the last burst of the shared lane was of all its sequences
 
     # ---- coming and going -----------------------------------------------------------------------------------
 
@@ -110,10 +110,6 @@ class Scheduler:
     def suspended_in_vain(self) -> bool:
         """Whether all sequences of the suspended burst have left."""
         return self.suspended is not None and len(self._leaving) == len(self.suspended.entries)
-
-    def has_work(self, lane: Lane) -> bool:
-        """Whether anything is to be computed in a lane."""
-        return any(sequence.lane is lane for sequence in self.running)
 
     # ---- admission ------------------------------------------------------------------------------------------
 
@@ -236,10 +232,10 @@ class Scheduler:
         fast = [sequence for sequence in lane if sequence.tier == FAST and not sequence.is_prefilling]
         if not fast or len(fast) == len(lane):
             max_steps = 1 if turn.slice else _MAX_STEPS
-        elif self._fast_steps_left:
-            lane, max_steps, self._fast_steps_left = fast, 1 if turn.slice else _FAST_STEPS, 0
+        elif self._is_fast_next:
+            lane, max_steps, self._is_fast_next = fast, 1 if turn.slice else _FAST_STEPS, False
         else:
-            max_steps, self._fast_steps_left = 1, _FAST_STEPS
+            max_steps, self._is_fast_next = 1, True
         return Burst(turn.lane, self._entries(lane, prefill_budget), max_steps)
 
     def _entries(self, sequences: list[Sequence], prefill_budget: int) -> list[tuple[Sequence, int]]:

@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from starlette.requests import Request
+
 from ultrafast.engine.loop import EngineLoop, TokenStream
 from ultrafast.errors import RequestError
+from ultrafast.serving.isolation import cache_domain
 from ultrafast.types import GenerateRequest, Message, SamplingParams
 
 LARGE_BODY = 8 * 1024  # bytes; from here on rendering and tokenising (~1 ms) leave the event loop
@@ -80,14 +83,13 @@ def choices(params: SamplingParams, *, n: int, seed: int | None) -> list[Samplin
     return [replace(params, seed=(first + index) % 2**_SEED_BITS) for index in range(n)]
 
 
-async def run(loop: EngineLoop, job: Job, *, request_id: str, domain: str, body_size: int, whole: bool) -> Running:
+async def run(request: Request, loop: EngineLoop, job: Job, *, body_size: int, whole: bool) -> Running:
     """Render, tokenise, check and submit; all choices or none.
 
     Args:
+        request: that brought the job: its id is that of the engine's requests, and it says who they share caches with.
         loop: of the model.
         job: what to do.
-        request_id: of the HTTP request.
-        domain: see `isolation.cache_domain`.
         body_size: bytes that the job came in.
         whole: see `EngineLoop.submit_all`.
 
@@ -99,6 +101,7 @@ async def run(loop: EngineLoop, job: Job, *, request_id: str, domain: str, body_
             prompt_ids, prediction = _encode(loop, job)
         else:
             prompt_ids, prediction = await asyncio.to_thread(_encode, loop, job)
+        domain = cache_domain(request, tier=job.tier, salt=job.cache_salt)
         requests = [
             GenerateRequest(
                 prompt_ids,
@@ -108,7 +111,7 @@ async def run(loop: EngineLoop, job: Job, *, request_id: str, domain: str, body_
                 prediction=prediction,
                 cache_salt=domain,
                 deadline_s=job.deadline_s,
-                id=request_id,
+                id=request.state.request_id,
             )
             for params in job.params
         ]

@@ -18,7 +18,6 @@ from ultrafast.engine.stream import StreamCancelled, flushes
 from ultrafast.errors import RequestError
 from ultrafast.serving.errors import error_body, json_response
 from ultrafast.serving.generate import Running, loop_of, run
-from ultrafast.serving.isolation import cache_domain
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.body import decode, read_body
 from ultrafast.serving.wire.chat_request import DECODER, ChatRequest, job
@@ -31,10 +30,7 @@ async def create_chat_completion(request: Request) -> Response:
     body = await read_body(request)
     ask = decode(DECODER, body)
     loop = loop_of(request.app.state.loops, ask.model)
-    todo = job(ask)
-    domain = cache_domain(request, tier=todo.tier, salt=todo.cache_salt)
-    request_id: str = request.state.request_id
-    running = await run(loop, todo, request_id=request_id, domain=domain, body_size=len(body), whole=not ask.stream)
+    running = await run(request, loop, job(ask), body_size=len(body), whole=not ask.stream)
     answer = ChatAnswer(loop, ask, running)
     if ask.stream:
         return sse.EventStream(answer.frames(), running=running, on_error=error_frame)
