@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "kernels/f16.h"
 
@@ -52,6 +53,13 @@ inline float number(Random& random, Style style) {
       break;
   }
   return random.normal();
+}
+
+// The numbers from first up to, but without, last.
+inline std::vector<int32_t> range(int32_t first, int32_t last) {
+  std::vector<int32_t> numbers;
+  for (; first < last; ++first) numbers.push_back(first);
+  return numbers;
 }
 
 }  // namespace ultrafast::test

@@ -8,16 +8,11 @@
 
 using namespace ultrafast;
 using ultrafast::test::Random;
+using ultrafast::test::range;
 
 namespace {
 
 using Tokens = std::vector<int32_t>;
-
-Tokens range(int32_t first, int32_t last) {
-  Tokens tokens;
-  for (; first < last; ++first) tokens.push_back(first);
-  return tokens;
-}
 
 Tokens operator+(Tokens a, const Tokens& b) {
   a.insert(a.end(), b.begin(), b.end());

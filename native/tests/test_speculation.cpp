@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "tests/counting_model.h"
+#include "tests/random.h"
 #include "tests/tiny_model.h"
 
 using namespace ultrafast;
@@ -10,12 +11,6 @@ using namespace ultrafast::test;
 namespace {
 
 using Tokens = std::vector<int32_t>;
-
-Tokens range(int32_t first, int32_t last) {
-  Tokens tokens;
-  for (; first < last; ++first) tokens.push_back(first);
-  return tokens;
-}
 
 // Another forward pass, each run of which takes a while longer whatever its rows are: so drafts are worth making.
 class Unhurried final : public Forward {
