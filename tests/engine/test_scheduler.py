@@ -247,6 +247,16 @@ def test_nobody_gives_way_in_vain() -> None:
     assert policy.running == running
 
 
+def test_nobody_gives_up_a_slot_for_blocks_that_are_not_there() -> None:
+    policy = scheduler(num_blocks=10, default=2)
+    add(policy, fake(blocks=4, tier="fast"), fake(blocks=3, tier="flex"), fake(blocks=3, tier="ultrafast"))
+    running = admit(policy)
+    assert len(running) == 3
+    add(policy, fake(blocks=5, arrived=1))
+    assert admit(policy, now=1) == []
+    assert set(policy.running) == set(running)
+
+
 def test_what_was_computed_is_found_again() -> None:
     policy = scheduler(num_blocks=8, cache=8, default=1)
     victim = fake(prompt=3 * KV_BLOCK, output=9, tier="flex")

@@ -130,10 +130,11 @@ class Scheduler:
         for sequence in sorted(self.waiting, key=lambda s: (self._rank(s, now), s.timings.arrived)):
             if sequence.tier in full:
                 continue
-            if not self._take_slot(sequence, now):
+            slots = self._slots_missing(sequence)
+            if slots is None or slots > len(self._victims(sequence, now)):
                 full.add(sequence.tier)
                 continue
-            found = self._take_blocks(sequence, now)
+            found = self._take_blocks(sequence, slots, now)
             if found is None:
                 break
             self.waiting.remove(sequence)
@@ -146,18 +147,14 @@ class Scheduler:
         rank = TIERS.index(sequence.tier)
         return rank if rank == 0 else max(1, rank - int((now - sequence.timings.arrived) / _AGING_S))
 
-    def _take_slot(self, sequence: Sequence, now: float) -> bool:
+    def _slots_missing(self, sequence: Sequence) -> int | None:
+        """How many others must give their slot up for this one: none or one; None when its own tier is full."""
         policies = self.tiers.policies
         if sum(other.tier == sequence.tier for other in self.running) >= policies[sequence.tier].slots:
-            return False
+            return None
         if sequence.lane is Lane.URGENT:
-            return True
-        if sum(other.lane is Lane.SHARED for other in self.running) < policies[DEFAULT].slots:
-            return True
-        victims = self._victims(sequence, now)
-        if victims:
-            self._preempt(victims[0])
-        return bool(victims)
+            return 0
+        return int(sum(other.lane is Lane.SHARED for other in self.running) >= policies[DEFAULT].slots)
 
     def _victims(self, sequence: Sequence, now: float) -> list[Sequence]:
         """Sequences that must give way to this one, the least entitled first."""
@@ -173,12 +170,16 @@ class Scheduler:
         self.waiting.append(victim)
         self._news = True
 
-    def _take_blocks(self, sequence: Sequence, now: float) -> Admitted | None:
-        """All blocks that the sequence can need, shared ones first; None if there are too few."""
+    def _take_blocks(self, sequence: Sequence, slots: int, now: float) -> Admitted | None:
+        """All blocks that the sequence can need, shared ones first; None if there are too few.
+
+        Args:
+            slots: to be freed as well.
+        """
         tokens = sequence.token_ids
         match = self.cache.match(tokens, sequence.request.cache_salt, len(tokens) - 1)
         own = sequence.num_blocks_needed - len(match.blocks)
-        if not self._make_room(sequence, own, now):
+        if not self._make_room(sequence, own, slots, now):
             self.pool.release(match.blocks)
             if match.partial:
                 self.pool.release([match.partial[0]])
@@ -193,16 +194,23 @@ class Scheduler:
         sequence.begin(cached)
         return Admitted(sequence, copy)
 
-    def _make_room(self, sequence: Sequence, count: int, now: float) -> bool:
-        """Have ``count`` free blocks: from the cache, then from sequences of lower tiers. All or nothing."""
-        if self.pool.num_free + self.cache.num_evictable < count:
+    def _make_room(self, sequence: Sequence, count: int, slots: int, now: float) -> bool:
+        """Have ``count`` free blocks, from the cache, then from sequences of lower tiers, and so many free slots.
+
+        All or nothing: nobody gives way in vain.
+        """
+
+        def is_short() -> bool:
+            return self.pool.num_free + self.cache.num_evictable < count
+
+        if slots or is_short():
             victims = self._victims(sequence, now)
             if self.pool.num_free + self.cache.num_evictable + sum(len(v.blocks) for v in victims) < count:
                 return False
-            for victim in victims:
-                self._preempt(victim)
-                if self.pool.num_free + self.cache.num_evictable >= count:
+            for number, victim in enumerate(victims):
+                if number >= slots and not is_short():
                     break
+                self._preempt(victim)
         if self.pool.num_free < count:
             self.cache.evict(count - self.pool.num_free)
         return self.pool.num_free >= count
