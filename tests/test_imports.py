@@ -19,8 +19,9 @@ MAY_IMPORT = {
     "errors": set(),
     "config": {"engine", "serving"},
     "models": {"models"},
-    "engine": {"engine", "models"},
-    "serving": {"serving", "engine"},
+    "chat": {"chat"},
+    "engine": {"engine", "models", "chat"},
+    "serving": {"serving", "engine", "chat"},
     "bench": {"bench", "engine", "models"},
     "cli": {"cli", "config", "serving", "engine", "models", "bench"},
     "__init__": {"engine"},  # the public names

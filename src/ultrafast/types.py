@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 Message = Mapping[str, Any]
 """One chat message as clients send it: ``{"role": …, "content": …}``, content already reduced to a string."""
@@ -50,6 +50,8 @@ class GenerateRequest:
         overflow: what to do when that tier is full (`engine.tiers.Overflow`); ``None``: as the tier is configured.
         prediction: token ids that the output probably has, in this order: a draft.
         cache_salt: requests share KV prefixes and drafts only with requests of the same salt.
+        grammar: of the output, in the words of `engine.grammar`; None: anything.
+        prompt_logprobs: log-probabilities of the prompt's own tokens, each with the N most likely; None: off.
         deadline_s: seconds after arrival at which the request ends, with what it has by then.
         id: what whoever watches the engine knows it by.
     """
@@ -60,6 +62,8 @@ class GenerateRequest:
     overflow: str | None = None
     prediction: Sequence[int] = ()
     cache_salt: str = ""
+    grammar: str | None = None
+    prompt_logprobs: int | None = None
     deadline_s: float | None = None
     id: str = ""
 
@@ -81,6 +85,7 @@ class TokenDelta:
     token_ids: Sequence[int]
     logprobs: Sequence[TokenLogprob] | None = None  # one per token id when asked for
     finish_reason: FinishReason | None = None  # set on the last delta only
+    stop: str | None = None  # the stop string that ended it; on the last delta only
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +153,101 @@ class Output:
         """Decode speed: tokens after the first by the time since the first; 0.0 when there was but one."""
         seconds = self.timings.decode_s
         return (len(self.token_ids) - 1) / seconds if len(self.token_ids) > 1 and seconds > 0 else 0.0
+
+
+# ---- what a conversation may ask of an answer, and what the answer is made of --------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call.
+
+    Attributes:
+        parameters: JSON Schema of its arguments, an object.
+        strict: arguments always satisfy the schema; otherwise they are some JSON object.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether tools are called.
+
+    Attributes:
+        mode: ``required``: one at least.
+        names: those that may be called; empty: all.
+        parallel: several calls in one answer are fine.
+    """
+
+    mode: Literal["none", "auto", "required"] = "auto"
+    names: tuple[str, ...] = ()
+    parallel: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """What the text of an answer is.
+
+    Attributes:
+        schema: JSON Schema that a ``json_schema`` output satisfies.
+    """
+
+    kind: Literal["text", "json_object", "json_schema"] = "text"
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of what the user reads."""
+
+    text: str
+    logprobs: Sequence[TokenLogprob] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """A piece of reasoning before the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegin:
+    """A tool call begins; its arguments follow, then `CallEnd`. Calls do not overlap."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """A piece of the arguments of the call that has begun: JSON text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """The arguments are complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    """The last piece.
+
+    Attributes:
+        reason: ``length`` also when it cuts a call, which then has no `CallEnd`.
+        stop: the stop string that ended it, if one did.
+        reasoning_tokens: of the output, that were thoughts.
+    """
+
+    reason: Literal["stop", "length", "tool_calls"]
+    stop: str | None = None
+    reasoning_tokens: int = 0
+
+
+Piece = Text | Thought | CallBegin | CallArguments | CallEnd | AnswerEnd
+"""What an answer is made of, in order."""

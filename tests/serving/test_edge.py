@@ -256,7 +256,7 @@ def test_long_prompts_are_tokenised_off_the_event_loop(monkeypatch: pytest.Monke
         engine = ScriptedEngine()
         encode, threads = engine.encode_prompt, []
 
-        def watched(prompt: Any) -> list[int]:
+        def watched(prompt: Any, **how: Any) -> list[int]:
             threads.append(threading.current_thread())
             return encode(prompt)[:10]
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from ultrafast.chat.plan import ChatFormat
 from ultrafast.engine.meter import Meter, Watched
 from ultrafast.engine.status import ModelStatus
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, TIERS, ULTRAFAST, Tiers
@@ -108,6 +109,7 @@ class ScriptedEngine:
         self, script: str = SCRIPT, *, num_slots: int = 4, tiers: Tiers | None = None, paced: bool = False
     ) -> None:
         self.tokenizer = ByteTokenizer()
+        self.chat = ChatFormat(None)
         self.tiers = tiers or with_tiers(default={"slots": num_slots})
         self.fail_next: Exception | None = None  # raised by the next step
         self.closed = False
@@ -137,7 +139,7 @@ class ScriptedEngine:
             self._interrupted = True
             self._changed.notify_all()
 
-    def encode_prompt(self, prompt: Prompt) -> list[int]:
+    def encode_prompt(self, prompt: Prompt, *, tools: Any = None) -> list[int]:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
         text = "".join(f"<{m['role']}>{m['content']}" for m in prompt if isinstance(m, Mapping))

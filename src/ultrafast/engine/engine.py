@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from dataclasses import fields
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ultrafast.chat.plan import ChatFormat
 from ultrafast.engine import memory
 from ultrafast.engine.blocks import BlockPool
 from ultrafast.engine.lanes import LaneClock, Turn
@@ -98,6 +99,7 @@ class Engine:
         with GgufFile(self.path) as file, _open_draft(draft_model) as draft:
             self.shape = ModelShape.from_gguf(file)
             self.tokenizer = Tokenizer.from_gguf(file.metadata, str(self.path))
+            self.chat = ChatFormat(self.tokenizer.chat_template)
             limit = self.shape.max_context
             self.max_context = _positive("context", context, default=limit, at_most=limit)
             self.tiers = tiers
@@ -209,13 +211,17 @@ class Engine:
                 if not self.has_work:
                     self._release_memory()
 
-    def encode_prompt(self, prompt: Prompt) -> list[int]:
+    def encode_prompt(self, prompt: Prompt, *, tools: Seq[Mapping[str, Any]] | None = None) -> list[int]:
         """Token ids of a prompt, the beginning-of-sequence token included where the model file wants one. Thread-safe.
+
+        Args:
+            prompt: raw text, chat messages or token ids.
+            tools: for the chat template, as `ChatPlan` has them.
 
         Raises:
             PromptTooLong, TemplateError, RequestError: see `prompt.encode_prompt`.
         """
-        return encode_prompt(self.tokenizer, prompt, self.max_context)
+        return encode_prompt(self.tokenizer, prompt, self.max_context, tools=tools)
 
     def check(self, request: GenerateRequest) -> None:
         """Refuse what cannot be served. Thread-safe.
@@ -434,7 +440,7 @@ class Engine:
                 finish_reason = FinishReason.STOP
             elif finish_reason is not None:
                 text += sequence.detokenizer.flush()
-                if sequence.detokenizer.stopped:
+                if sequence.detokenizer.stop is not None:
                     finish_reason = FinishReason.STOP
             sequence.num_output += len(token_ids)
             self.meter.tokens(sequence.tier, len(token_ids), now)
@@ -446,7 +452,7 @@ class Engine:
                 ]
             if finish_reason is not None:
                 self._finish(sequence, finish_reason)
-            deltas.append((sequence, TokenDelta(text, token_ids, logprobs, finish_reason)))
+            deltas.append((sequence, TokenDelta(text, token_ids, logprobs, finish_reason, sequence.detokenizer.stop)))
         return deltas
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> None:

@@ -13,7 +13,9 @@ from ultrafast.models.tokenizer import Tokenizer
 from ultrafast.types import Message
 
 
-def encode_prompt(tokenizer: Tokenizer, prompt: Any, max_context: int) -> list[int]:
+def encode_prompt(
+    tokenizer: Tokenizer, prompt: Any, max_context: int, *, tools: Sequence[Mapping[str, Any]] | None = None
+) -> list[int]:
     """Token ids of a prompt; raw text begins with the beginning-of-sequence token where the model file wants one.
 
     Raises:
@@ -27,7 +29,7 @@ def encode_prompt(tokenizer: Tokenizer, prompt: Any, max_context: int) -> list[i
         bos = tokenizer.bos_id
         return [bos, *ids] if tokenizer.add_bos and bos is not None and ids[:1] != [bos] else ids
     if isinstance(prompt, Sequence) and prompt and all(isinstance(item, Mapping) for item in prompt):
-        return _encode_messages(tokenizer, prompt, max_context)
+        return _encode_messages(tokenizer, prompt, max_context, tools)
     return token_ids(prompt)
 
 
@@ -43,7 +45,9 @@ def token_ids(prompt: Any) -> list[int]:
     return [int(item) for item in prompt]
 
 
-def _encode_messages(tokenizer: Tokenizer, messages: Sequence[Message], max_context: int) -> list[int]:
+def _encode_messages(
+    tokenizer: Tokenizer, messages: Sequence[Message], max_context: int, tools: Sequence[Mapping[str, Any]] | None
+) -> list[int]:
     if len(messages) > max_context:  # a message takes a token at the very least
         raise PromptTooLong(
             f"the prompt has {len(messages)} messages; the context of {max_context} tokens cannot hold them",
@@ -51,7 +55,7 @@ def _encode_messages(tokenizer: Tokenizer, messages: Sequence[Message], max_cont
         )
     contents = (message.get("content") for message in messages)
     _require_room(tokenizer, (content for content in contents if isinstance(content, str)), max_context)
-    text = tokenizer.apply_chat_template(messages)
+    text = tokenizer.apply_chat_template(messages, tools=tools)
     _require_room(tokenizer, [text], max_context)
     return tokenizer.encode(text)
 

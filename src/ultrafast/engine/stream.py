@@ -180,6 +180,7 @@ def merge(deltas: list[TokenDelta]) -> TokenDelta:
         token_ids=[token for d in deltas for token in d.token_ids],
         logprobs=[entry for d in deltas for entry in d.logprobs or ()] if with_logprobs else None,
         finish_reason=deltas[-1].finish_reason,
+        stop=deltas[-1].stop,
     )
 
 

@@ -36,31 +36,26 @@ class Detokenizer:
         self._firsts = {text[0] for text in stop}
         self._longest = max(map(len, stop), default=0)
         self._held = ""  # the end of the text so far that a stop string may begin in
-        self._stopped = False
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a stop string was completed, by a token or in `flush`."""
-        return self._stopped
+        self.stop: str | None = None  # the stop string that ended the text: by a token, or in `flush`
 
     def push(self, token_ids: Sequence[int]) -> Pushed:
         """Take tokens and give the text that is now certain. After a stop nothing more is taken."""
         pieces: list[str] = []
         for num_tokens, token_id in enumerate(token_ids, 1):
-            if self._stopped:
+            if self.stop is not None:
                 return Pushed("".join(pieces), num_tokens - 1, True)
             if not self._tokenizer.is_special(token_id):
                 pieces.append(self._take(self._decoder.decode(self._tokenizer.token_bytes(token_id))))
-        return Pushed("".join(pieces), len(token_ids), self._stopped)
+        return Pushed("".join(pieces), len(token_ids), self.stop is not None)
 
     def flush(self) -> str:
         """The text still held back, for when the answer ends for another reason: the beginning of a stop string that
         never came, U+FFFD for an unfinished character. A stop string may be found even now, and is cut off."""
-        if self._stopped:
+        if self.stop is not None:
             return ""
         text = self._take(self._decoder.decode(b"", final=True))
         held, self._held = self._held, ""
-        return text + ("" if self._stopped else held)
+        return text + (held if self.stop is None else "")
 
     def _take(self, new: str) -> str:
         """Add decoded text; return what can no longer become part of a stop string."""
@@ -70,18 +65,18 @@ class Detokenizer:
         if not self._stops or not new:
             return new
         text = self._held + new
-        if (cut := self._find_stop(text)) is not None:
-            self._stopped = True
+        if (found := self._find_stop(text)) is not None:
+            cut, self.stop = found
             self._held = ""
             return text[:cut]
         keep = self._possible_start(text)
         self._held = text[keep:]
         return text[:keep]
 
-    def _find_stop(self, text: str) -> int | None:
-        """Where the first stop string to be complete begins."""
-        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
-        return min(found)[1] if found else None
+    def _find_stop(self, text: str) -> tuple[int, str] | None:
+        """Where the first stop string to be complete begins, and which it is."""
+        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        return min(found)[1:] if found else None
 
     def _possible_start(self, text: str) -> int:
         """The first position from which all remaining text is the beginning of some stop string."""

@@ -40,7 +40,13 @@ class ChatTemplate:
         if source is not None:
             self._compile(source)
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
         """The prompt text for ``messages``.
 
         Raises:
@@ -52,7 +58,7 @@ class ChatTemplate:
         variables = {
             **self._variables,
             "messages": [_plain(message, _MAX_DEPTH) for message in messages],
-            "tools": None,
+            "tools": None if tools is None else [_plain(tool, _MAX_DEPTH) for tool in tools],
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
         }

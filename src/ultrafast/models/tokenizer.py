@@ -42,6 +42,7 @@ class Tokenizer:
             self.strips_leading_space = vocabulary.add_space_prefix is not False
             self._backend, add_bos = _sentencepiece(vocabulary), True
         named = {"bos": self.bos_id, "eos": self.eos_id, "unk": self.unk_id, "pad": self.pad_id}
+        self.chat_template = template
         self._template = ChatTemplate(
             template, {f"{name}_token": vocabulary.tokens[i] for name, i in named.items() if i is not None}
         )
@@ -97,7 +98,13 @@ class Tokenizer:
         """Whether the token is a control token (or the unknown one), which gives no text in an answer."""
         return id in self._special
 
-    def apply_chat_template(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+    def apply_chat_template(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
         """The prompt text for ``messages``, by the model's own template.
 
         Text in a message that spells a special token becomes that token when the prompt is encoded, as everywhere.
@@ -105,7 +112,7 @@ class Tokenizer:
         Raises:
             TemplateError: see `ChatTemplate.render`.
         """
-        return self._template.render(messages, add_generation_prompt=add_generation_prompt)
+        return self._template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
 
 
 def _byte_level(vocabulary: Vocabulary, path: str) -> tuple[tokenizers.Tokenizer, bool]:

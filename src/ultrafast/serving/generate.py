@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
+from ultrafast.chat.answer import AnswerParser, PlainParser
 from ultrafast.engine.loop import EngineLoop, TokenStream
 from ultrafast.errors import RequestError
 from ultrafast.serving.isolation import cache_domain
-from ultrafast.types import GenerateRequest, Message, SamplingParams
+from ultrafast.types import GenerateRequest, Message, OutputFormat, SamplingParams, Tool, ToolChoice
 
 LARGE_BODY = 8 * 1024  # bytes; from here on rendering and tokenising (~1 ms) leave the event loop
 _SEED_BITS = 63
@@ -24,7 +25,7 @@ class Job:
     """What is asked of the engine, in its own terms.
 
     Attributes:
-        messages: the conversation, content as strings.
+        prompt: the conversation as `ChatFormat.plan` takes it, or a raw prompt: text or token ids.
         params: one entry a choice.
         tier: a concrete tier.
         overflow: what to do when it is full; None: as it is configured.
@@ -32,9 +33,13 @@ class Job:
         cache_salt: of the client.
         deadline_s: from now on.
         fields: the engine's names of fields → the wire's, for errors.
+        tools: on offer.
+        choice: whether they are called.
+        output: what the text of the answer is.
+        prompt_logprobs: see `GenerateRequest`.
     """
 
-    messages: Sequence[Message]
+    prompt: Sequence[Message] | Sequence[int] | str
     params: Sequence[SamplingParams]
     tier: str
     fields: Mapping[str, str]
@@ -42,13 +47,18 @@ class Job:
     prediction: str = ""
     cache_salt: str = ""
     deadline_s: float | None = None
+    tools: Sequence[Tool] = ()
+    choice: ToolChoice = ToolChoice()  # noqa: RUF009 (immutable)
+    output: OutputFormat = OutputFormat()  # noqa: RUF009 (immutable)
+    prompt_logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The streams of a job, one a choice, and the event that tells of news in any of them."""
+    """The streams of a job, one a choice, the parser of each, and the event that tells of news in any of them."""
 
     streams: list[TokenStream]
+    parsers: list[AnswerParser]
     news: asyncio.Event
 
     @property
@@ -83,13 +93,16 @@ def choices(params: SamplingParams, *, n: int, seed: int | None) -> list[Samplin
     return [replace(params, seed=(first + index) % 2**_SEED_BITS) for index in range(n)]
 
 
-async def run(request: Request, loop: EngineLoop, job: Job, *, body_size: int, whole: bool) -> Running:
+async def run(
+    connection: HTTPConnection, loop: EngineLoop, job: Job, *, request_id: str, body_size: int, whole: bool
+) -> Running:
     """Render, tokenise, check and submit; all choices or none.
 
     Args:
-        request: that brought the job: its id is that of the engine's requests, and it says who they share caches with.
+        connection: that brought the job: it says who the job shares caches with.
         loop: of the model.
         job: what to do.
+        request_id: what whoever watches the engine knows it by.
         body_size: bytes that the job came in.
         whole: see `EngineLoop.submit_all`.
 
@@ -97,37 +110,67 @@ async def run(request: Request, loop: EngineLoop, job: Job, *, body_size: int, w
         RequestError: with the wire's name of the field at fault.
     """
     with _wire_names(job.fields):
-        if body_size < LARGE_BODY:
-            prompt_ids, prediction = _encode(loop, job)
+        if body_size < LARGE_BODY and not job.tools and job.output.kind == "text":
+            prepared = _prepare(loop, job)
         else:
-            prompt_ids, prediction = await asyncio.to_thread(_encode, loop, job)
-        domain = cache_domain(request, tier=job.tier, salt=job.cache_salt)
+            prepared = await asyncio.to_thread(_prepare, loop, job)
+        domain = cache_domain(connection, tier=job.tier, salt=job.cache_salt)
         requests = [
             GenerateRequest(
-                prompt_ids,
+                prepared.prompt_ids,
                 params,
                 job.tier,
                 overflow=job.overflow,
-                prediction=prediction,
+                prediction=prepared.prediction,
                 cache_salt=domain,
+                grammar=prepared.grammar,
+                prompt_logprobs=job.prompt_logprobs,
                 deadline_s=job.deadline_s,
-                id=request.state.request_id,
+                id=request_id,
             )
             for params in job.params
         ]
         news = asyncio.Event()
-        return Running(await loop.submit_all(requests, news=news, whole=whole), news)
+        streams = await loop.submit_all(requests, news=news, whole=whole)
+        return Running(streams, [prepared.parser() for _ in streams], news)
 
 
-def _encode(loop: EngineLoop, job: Job) -> tuple[list[int], list[int]]:
-    """Token ids of prompt and prediction; of the latter, no more than an answer can have."""
+def count_tokens(loop: EngineLoop, job: Job) -> int:
+    """Tokens of a job's prompt. Takes as long as rendering and tokenising do.
+
+    Raises:
+        RequestError: with the wire's name of the field at fault.
+    """
+    with _wire_names(job.fields):
+        return len(_prepare(loop, job).prompt_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    prompt_ids: list[int]
+    prediction: list[int]
+    grammar: str | None
+    parser: Callable[[], AnswerParser]
+
+
+def _prepare(loop: EngineLoop, job: Job) -> _Prepared:
     engine = loop.engine
-    prompt_ids = engine.encode_prompt(job.messages)
+    if isinstance(job.prompt, str) or not job.prompt or not isinstance(job.prompt[0], Mapping):
+        prompt_ids = engine.encode_prompt(job.prompt)
+        return _Prepared(prompt_ids, _encode_prediction(loop, job, len(prompt_ids)), None, PlainParser)
+    plan = engine.chat.plan(job.prompt, tools=job.tools, choice=job.choice, output=job.output)  # type: ignore[arg-type]
+    prompt_ids = engine.encode_prompt(plan.messages, tools=plan.tools)
+    return _Prepared(prompt_ids, _encode_prediction(loop, job, len(prompt_ids)), plan.grammar, plan.parser)
+
+
+def _encode_prediction(loop: EngineLoop, job: Job, prompt_tokens: int) -> list[int]:
+    """Token ids of the prediction, no more than an answer can have."""
     if not job.prediction:
-        return prompt_ids, []
-    room = max(0, engine.max_context - len(prompt_ids))
+        return []
+    engine = loop.engine
+    room = max(0, engine.max_context - prompt_tokens)
     text = job.prediction[: room * engine.tokenizer.longest_token]  # what is longer takes long, and is of no use
-    return prompt_ids, engine.tokenizer.encode(text)[:room]
+    return engine.tokenizer.encode(text)[:room]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 
 class Isolation(StrEnum):
@@ -16,18 +16,18 @@ class Isolation(StrEnum):
     KEY = "key"  # the key they were sent with; those without one share
 
 
-def cache_domain(request: Request, *, tier: str, salt: str) -> str:
+def cache_domain(connection: HTTPConnection, *, tier: str, salt: str) -> str:
     """The name of the domain that a request belongs to: requests share within one, never across.
 
     Args:
-        request: of an application whose state has the ``isolation`` in force.
+        connection: of an application whose state has the ``isolation`` in force.
         tier: the tier asked for.
         salt: what the client sent as ``cache_salt``.
     """
-    isolation: Isolation = request.app.state.isolation
+    isolation: Isolation = connection.app.state.isolation
     if isolation is Isolation.TIER:
         return f"{tier}:{salt}"
     if isolation is Isolation.KEY:  # only its hash is kept
-        key = request.headers.get("authorization") or request.headers.get("x-api-key", "")
+        key = connection.headers.get("authorization") or connection.headers.get("x-api-key", "")
         return f"{hashlib.sha256(key.encode()).hexdigest()}:{salt}"
     return salt

@@ -30,7 +30,9 @@ async def create_chat_completion(request: Request) -> Response:
     body = await read_body(request)
     ask = decode(DECODER, body)
     loop = loop_of(request.app.state.loops, ask.model)
-    running = await run(request, loop, job(ask), body_size=len(body), whole=not ask.stream)
+    running = await run(
+        request, loop, job(ask), request_id=request.state.request_id, body_size=len(body), whole=not ask.stream
+    )
     answer = ChatAnswer(loop, ask, running)
     if ask.stream:
         return sse.EventStream(answer.frames(), running=running, on_error=error_frame)

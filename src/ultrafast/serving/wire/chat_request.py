@@ -117,7 +117,7 @@ def job(request: ChatRequest) -> Job:
         messages.append(plain_message(message.role, message.content, where))
     limit = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
     return Job(
-        messages=messages,
+        prompt=messages,
         params=choices(_params(request), n=request.n or 1, seed=request.seed),
         tier=tier_of(request.service_tier),
         fields={"max_tokens": limit, "logprobs": "top_logprobs", "prompt": "messages"},

@@ -103,7 +103,7 @@ def job(request: ResponsesRequest) -> Job:
         logprobs=(request.top_logprobs or 0) if with_logprobs else None,
     )
     return Job(
-        messages=_messages(request),
+        prompt=_messages(request),
         params=choices(params, n=1, seed=None),  # `seed` and `n` are no fields of this API
         tier=tier_of(request.service_tier),
         fields={
