@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.serving.app import create_app
+from ultrafast.serving.store import ResponseStore
 
 LOCAL = {"host": "localhost:8000", "content-type": "application/json"}
 
@@ -120,7 +121,11 @@ class Client:
 
 @asynccontextmanager
 async def client_of(*engines: Any, **options: Any) -> AsyncIterator[Client]:
-    """A client of a fresh application on those engines, within its lifespan; ``options`` of `create_app`."""
+    """A client of a fresh application on those engines, within its lifespan; ``options`` of `create_app`.
+
+    By default responses are stored in memory.
+    """
+    options = {"store": ResponseStore(), **options}
     app = create_app([EngineLoop(engine) for engine in engines], **options)
     async with app.router.lifespan_context(app):
         yield Client(app)
