@@ -76,6 +76,7 @@ class Client:
         """One request.
 
         Args:
+            path: with the query, if there is one.
             hang_up: the client leaves when it is set; by default after the whole answer.
             on_body: awaited with each piece of the body; a slow one holds the server back.
         """
@@ -107,10 +108,10 @@ class Client:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
+            "path": path.partition("?")[0],
+            "raw_path": path.partition("?")[0].encode(),
             "root_path": "",
-            "query_string": b"",
+            "query_string": path.partition("?")[2].encode(),
             "headers": raw_headers,
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 8000),
