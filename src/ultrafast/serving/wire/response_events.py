@@ -11,20 +11,31 @@ from ultrafast.serving.wire.response_items import Item, new_id
 from ultrafast.types import AnswerEnd, CallArguments, CallBegin, CallEnd, Piece, Text, Thought, TokenLogprob
 
 Event = dict[str, Any]
-NewEvent = Callable[..., Event]
-"""Makes the next event of a response: its type, then its fields by name."""
+
+
+class EventMaker:
+    """Makes the events of one response, and numbers them."""
+
+    def __init__(self) -> None:
+        self._next_number = 0
+
+    def __call__(self, type: str, **fields: Any) -> Event:
+        """The next event."""
+        number = self._next_number
+        self._next_number += 1
+        return {"type": type, "sequence_number": number, **fields}
 
 
 class OutputWriter:
     """Writes output items, one after the other.
 
     Args:
-        event: numbers the events.
+        event: makes the events.
         vocabulary: shows the tokens of log-probabilities.
         call_of: the fields that name a function, from the name that the model knows.
     """
 
-    def __init__(self, event: NewEvent, vocabulary: Vocabulary, call_of: Callable[[str], dict[str, str]]) -> None:
+    def __init__(self, event: EventMaker, vocabulary: Vocabulary, call_of: Callable[[str], dict[str, str]]) -> None:
         self.reasoning_tokens = 0
         self._event = event
         self._vocabulary = vocabulary
@@ -121,7 +132,7 @@ _REASONING = _Form(
 class _TextItem:
     """A message or a reasoning item."""
 
-    def __init__(self, event: NewEvent, index: int, form: _Form) -> None:
+    def __init__(self, event: EventMaker, index: int, form: _Form) -> None:
         self.form = form
         self._event = event
         self._index = index
@@ -166,7 +177,7 @@ class _TextItem:
 class _CallItem:
     """A call of a function."""
 
-    def __init__(self, event: NewEvent, index: int, names: dict[str, str]) -> None:
+    def __init__(self, event: EventMaker, index: int, names: dict[str, str]) -> None:
         self._event = event
         self._index = index
         self._fields = {"id": new_id("fc"), "type": "function_call", "call_id": new_id("call"), **names}

@@ -18,7 +18,7 @@ from ultrafast.serving.generate import Running
 from ultrafast.serving.isolation import owner_of
 from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire import sse
-from ultrafast.serving.wire.response_events import Event, OutputWriter
+from ultrafast.serving.wire.response_events import Event, EventMaker, OutputWriter
 from ultrafast.serving.wire.response_items import Item, new_id
 from ultrafast.serving.wire.response_object import echo, usage_of
 from ultrafast.serving.wire.responses_request import Asked
@@ -60,8 +60,8 @@ class ResponseRun:
         self._asked = asked
         self._whole = whole
         self._store: ResponseStore | None = connection.app.state.store if asked.ask.store is not False else None
+        self._event = EventMaker()
         self._writer = OutputWriter(self._event, loop.engine.tokenizer, asked.offered.call_of)
-        self._next_number = 0  # of the next event
         self._status = "in_progress"
         self._end: dict[str, Any] = {}  # the fields that differ at the end
         self._base = {
@@ -113,7 +113,8 @@ class ResponseRun:
             RequestError: the response failed, and its events were wanted as a whole.
             StreamCancelled: somebody cancelled its streams, other than by `cancel`.
         """
-        yield [self._lifecycle("created"), self._lifecycle("in_progress")]
+        begun = self.response | {"status": "in_progress"}  # also if it was cancelled while it waited for its slot
+        yield [self._event("response.created", response=begun), self._event("response.in_progress", response=begun)]
         error: RequestError | None = None
         closing: list[Event] = []
         try:
@@ -201,12 +202,5 @@ class ResponseRun:
             self._base["store"] = False
 
     def _terminal(self) -> Event:
-        return self._lifecycle("incomplete" if self._status == "cancelled" else self._status)
-
-    def _lifecycle(self, name: str) -> Event:
+        name = "incomplete" if self._status == "cancelled" else self._status  # no event is named cancelled
         return self._event(f"response.{name}", response=self.response)
-
-    def _event(self, type: str, **fields: Any) -> Event:
-        number = self._next_number
-        self._next_number += 1
-        return {"type": type, "sequence_number": number, **fields}
