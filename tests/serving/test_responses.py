@@ -30,7 +30,7 @@ def ask(input: Any = "Hi", **fields: Any) -> dict[str, Any]:
     return {"model": "scripted", "input": input, **fields}
 
 
-def post(body: dict[str, Any], engine: Any = None) -> Answer:
+def post(body: dict[str, Any] | bytes, engine: Any = None) -> Answer:
     async def main() -> Answer:
         async with asyncio.timeout(30), client_of(engine or ScriptedEngine()) as client:
             return await client.post(PATH, body)
@@ -38,7 +38,7 @@ def post(body: dict[str, Any], engine: Any = None) -> Answer:
     return asyncio.run(main())
 
 
-def refused(body: dict[str, Any], engine: Any = None) -> dict[str, Any]:
+def refused(body: dict[str, Any] | bytes, engine: Any = None) -> dict[str, Any]:
     answer = post(body, engine)
     assert answer.status == 400, answer.body
     return answer.error
@@ -287,6 +287,20 @@ def test_a_choice_of_tools(choice: Any, meant: ToolChoice) -> None:
 )  # fmt: skip
 def test_a_bad_field_of_a_response_is_named(fields: dict[str, Any], param: str) -> None:
     assert refused(ask(**fields))["param"] == param
+
+
+@pytest.mark.parametrize("where", ["input", "tools", "tool_choice", "text.format.schema"])
+@pytest.mark.parametrize("levels", [110, *range(930, 990, 5)])
+def test_what_is_nested_too_deeply_is_refused_and_not_found_out_later(where: str, levels: int) -> None:
+    deep: Any = {"deep": 0}
+    body = {
+        "input": ask([{"role": "user", "content": "x", "extra": deep}]),
+        "tools": ask(tools=[{**CLOCK, "parameters": deep}], tool_choice="none"),
+        "tool_choice": ask(tools=[CLOCK], tool_choice={"type": "function", "name": "clock", "extra": deep}),
+        "text.format.schema": ask(text={"format": {"type": "json_schema", "name": "n", "schema": deep}}),
+    }[where]
+    raw = json.dumps(body).replace('"deep": 0', '"deep": ' + "[" * levels + "]" * levels)
+    assert refused(raw.encode(), marked_engine("x"))["param"] in (where, None)  # None: it could not even be read
 
 
 # ---- format and options ------------------------------------------------------------------------------------------

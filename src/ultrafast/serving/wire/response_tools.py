@@ -41,11 +41,13 @@ class Offered:
     Attributes:
         tools: by the name that the model knows.
         origins: by the same name, its own name and its namespace.
+        names: the other way round.
         implied: names of those that are strict because nothing else was said.
     """
 
     tools: Mapping[str, Tool]
     origins: Mapping[str, tuple[str, str | None]]
+    names: Mapping[tuple[str, str | None], str]
     implied: frozenset[str]
 
     def relaxed(self) -> Offered:
@@ -53,14 +55,11 @@ class Offered:
         tools = {
             name: replace(tool, strict=False) if name in self.implied else tool for name, tool in self.tools.items()
         }
-        return Offered(tools, self.origins, frozenset())
+        return replace(self, tools=tools, implied=frozenset())
 
     def name_of(self, name: str, namespace: str | None) -> str:
         """The name that the model knows."""
-        for offered, origin in self.origins.items():
-            if origin == (name, namespace):
-                return offered
-        return name
+        return self.names.get((name, namespace), name)
 
     def call_of(self, offered: str) -> dict[str, str]:
         """The fields ``name`` and, where there is one, ``namespace`` of a call that the model made."""
@@ -92,7 +91,7 @@ def offered_tools(tools: Iterable[tuple[dict[str, Any], str]]) -> Offered:
         origins[name] = (function.name, namespace)
         if strict and function.strict is None:
             implied.add(name)
-    return Offered(offered, origins, frozenset(implied))
+    return Offered(offered, origins, {origin: name for name, origin in origins.items()}, frozenset(implied))
 
 
 def tool_choice(sent: str | dict[str, Any] | None, offered: Offered, *, parallel: bool) -> ToolChoice:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from ultrafast.errors import RequestError
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
-from ultrafast.serving.wire.body import convert, refuse, unsupported
+from ultrafast.serving.wire.body import convert, refuse, refuse_deep, unsupported
 from ultrafast.serving.wire.chat_request import (
     CacheSalt,
     Count,
@@ -179,6 +179,10 @@ def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
             raise unsupported(name, f"'{name}'")
     if ask.input is None and ask.previous_response_id is None and not ask.warms_up:
         raise RequestError("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
+    own = ask.text.format if ask.text else None
+    kept = {"input": ask.input, "tools": ask.tools, "tool_choice": ask.tool_choice}
+    for name, value in [*kept.items(), ("text.format.schema", own and own.schema)]:
+        refuse_deep(value, name)
     new = read_input(ask.input or [], history)
     tools = [(tool, f"tools[{index}]") for index, tool in enumerate(ask.tools or ())]
     updated = TextFormat("text")
