@@ -194,25 +194,26 @@ def test_functions_are_offered_and_what_only_others_can_run_is_not() -> None:
     assert list(plan.tools) == [
         Tool("weather", "of a city", WEATHER["parameters"], True),
         Tool("clock", "", {"type": "object"}, False),
-        Tool("read", "", {}, False),
+        Tool("disk__read", "", {}, False),
     ]
     assert plan.choice == ToolChoice("auto", (), False)
 
 
 def test_a_function_of_a_namespace_is_called_with_it() -> None:
     tools = [
+        {"type": "namespace", "name": "disk", "tools": [{**CLOCK, "name": "read"}]},
         {**CLOCK, "name": "read"},
-        {"type": "namespace", "name": "disk", "tools": [{**CLOCK, "name": "read"}, {**CLOCK, "name": "list"}]},
+        {"type": "namespace", "name": "tape", "tools": [{**CLOCK, "name": "read"}]},
     ]
     replayed = {"type": "function_call", "call_id": "c", "name": "read", "namespace": "disk", "arguments": "{}"}
-    engine = marked_engine("<call disk__read>{}</call><call list>{}</call><call read>{}</call>")
+    engine = marked_engine("<call disk__read>{}</call><call tape__read>{}</call><call read>{}</call>")
     answer = post(ask([{"role": "user", "content": "x"}, replayed], tools=tools), engine).json()
     assert [(item["name"], item.get("namespace")) for item in answer["output"]] == [
         ("read", "disk"),
-        ("list", "disk"),
+        ("read", "tape"),
         ("read", None),
     ]
-    assert [tool.name for tool in engine.chat.planned[0].tools] == ["read", "disk__read", "list"]
+    assert [tool.name for tool in engine.chat.planned[0].tools] == ["disk__read", "read", "tape__read"]
     assert engine.chat.planned[0].messages[1]["tool_calls"][0]["function"]["name"] == "disk__read"
 
 
@@ -238,7 +239,7 @@ def test_strictness_that_nobody_asked_for_gives_way() -> None:
         ("auto", ToolChoice()),
         ("none", ToolChoice("none")),
         ("required", ToolChoice("required")),
-        ({"type": "function", "name": "clock"}, ToolChoice("required", ("clock",))),
+        ({"type": "function", "name": "clock"}, ToolChoice("required", ("clock",), parallel=False)),
         (allowed("required", function("weather"), {"type": "web_search"}), ToolChoice("required", ("weather",))),
         (allowed("auto", function("clock")), ToolChoice("auto", ("clock",))),
         (allowed("auto", {"type": "web_search"}), ToolChoice("none")),
@@ -254,7 +255,7 @@ def test_a_choice_of_tools(choice: Any, meant: ToolChoice) -> None:
         ({"tools": {}}, "tools"),
         ({"tools": [{}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "name": "no spaces"}]}, "tools[0].name"),
-        ({"tools": [{"type": "function", "name": "n" * 65}]}, "tools[0].name"),
+        ({"tools": [{"type": "function", "name": "n" * 129}]}, "tools[0].name"),
         ({"tools": [{**CLOCK, "parameters": []}]}, "tools[0].parameters"),
         ({"tools": [{**CLOCK, "strict": "yes"}]}, "tools[0].strict"),
         ({"tools": [CLOCK, CLOCK]}, "tools[1].name"),

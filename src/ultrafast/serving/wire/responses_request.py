@@ -24,7 +24,8 @@ from ultrafast.serving.wire.chat_request import (
     TopP,
 )
 from ultrafast.serving.wire.response_items import Item, read_input, to_messages
-from ultrafast.serving.wire.response_tools import Offered, offered_tools, tool_choice
+from ultrafast.serving.wire.response_tools import Offered, offered_tools
+from ultrafast.serving.wire.tools import choice_of
 from ultrafast.types import OutputFormat, SamplingParams, ToolChoice
 
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
@@ -194,7 +195,9 @@ def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
             updated = _checked(convert(item["text"], TextConfig, f"{where}.text").format or updated, f"{where}.text")
     own = ask.text.format if ask.text else None
     offered = offered_tools(tools)
-    choice = tool_choice(ask.tool_choice, offered, parallel=ask.parallel_tool_calls is not False)
+    choice = choice_of(
+        ask.tool_choice, [*offered.tools.values()], "tool_choice", nested=False, parallel=ask.parallel_tool_calls
+    )
     text_format = updated if own is None else _checked(own, "text")
     return Asked(ask, history, new, offered, choice, text_format, tier_of(ask.service_tier))
 
