@@ -136,6 +136,24 @@ def test_a_call_that_was_cut_is_not_shown_again() -> None:
     ]
 
 
+def test_an_output_of_a_call_that_was_cut_is_refused() -> None:
+    cut = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a', "status": "incomplete"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    assert refused(ask([cut, output]))["param"] == "input[1].call_id"
+
+
+def test_thoughts_between_text_and_call_go_with_the_call() -> None:
+    items = [
+        {"role": "assistant", "content": "Hm."},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Call."}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"role": "user", "content": "x"},
+    ]
+    first, second, _ = planned(ask(items)).messages
+    assert first == {"role": "assistant", "content": "Hm."}
+    assert (second["reasoning_content"], len(second["tool_calls"])) == ("Call.", 1)
+
+
 @pytest.mark.parametrize(
     ("item", "param"),
     [
@@ -228,6 +246,9 @@ def test_strictness_that_nobody_asked_for_gives_way() -> None:
     assert planned(ask(tools=[silent])).tools[0].strict is True
     plan = planned(ask(tools=[silent, WEATHER]), marked_engine("fine", refuse_strict=["f"]))
     assert [tool.strict for tool in plan.tools] == [False, True]
+    update = {"type": "additional_tools", "tools": [{**silent, "strict": True}]}
+    overridden = ask([update, {"role": "user", "content": "x"}], tools=[silent])
+    assert refused(overridden, marked_engine("fine", refuse_strict=["f"]))["param"] == "tools"
     error = refused(ask(tools=[{**silent, "strict": True}]), marked_engine("fine", refuse_strict=["f"]))
     assert error["param"] == "tools"
 
@@ -468,16 +489,18 @@ def test_what_does_not_fit_is_refused_unless_it_may_be_cut() -> None:
         assert (error["code"], error["param"]) == ("context_length_exceeded", "input")
 
 
-def test_truncation_drops_the_oldest_and_no_more_than_it_must() -> None:
+@pytest.mark.parametrize("limit", range(1, 300, 40))
+def test_truncation_drops_the_oldest_and_no_more_than_it_must(limit: int) -> None:
     engine = ScriptedEngine()
-    answer = post(ask(long_conversation(30), truncation="auto", max_output_tokens=50, instructions="Be brief."), engine)
+    body = ask(long_conversation(30), truncation="auto", max_output_tokens=limit, instructions="Be brief.")
+    answer = post(body, engine)
     assert answer.status == 200
     prompt = bytes(engine.requests[0].prompt_ids).decode()
     assert prompt.startswith("<system>Be brief.<system>Rules.<")
     assert prompt.endswith("<user>the last")
-    assert f"question {29}" in prompt
+    assert "question 29" in prompt
     assert "question 0" not in prompt
-    assert engine.max_context - 250 < len(prompt) + 50 <= engine.max_context
+    assert engine.max_context - 250 < len(prompt) + limit <= engine.max_context
     assert answer.json()["truncation"] == "auto"
 
 
