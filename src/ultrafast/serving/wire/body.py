@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from ultrafast.errors import RequestError
 
 MAX_BODY = 8 * 1024 * 1024  # bytes; the longest context in use, as text, is a tenth of it
+MAX_DEPTH = 100  # levels of lists and objects in a part of a body that is kept as it is
 BODY_TIMEOUT_S = 60.0  # for the whole body: a client that sends a byte a minute holds nothing for long
 
 T = TypeVar("T")
@@ -64,6 +65,37 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise RequestError(f"The body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}.") from None
 
 
+def convert(value: Any, type: type[T], where: str) -> T:
+    """Check a part of a body that was decoded as plain JSON; unknown fields are ignored.
+
+    Args:
+        value: as decoded.
+        type: that it must have.
+        where: its path in the body.
+
+    Raises:
+        RequestError: 400 with ``param`` naming the field, e.g. ``input[1].call_id``.
+    """
+    try:
+        return msgspec.convert(value, type)
+    except msgspec.ValidationError as error:
+        raise _field_error(str(error), where) from None
+
+
+def refuse_deep(value: Any, where: str) -> None:
+    """Refuse a value that is repeated or kept and has more than `MAX_DEPTH` levels: not all that reads can write it."""
+    if _is_deeper(value, MAX_DEPTH):
+        raise refuse(where, f"'{where}' is nested more than {MAX_DEPTH} levels deep.")
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    if levels == 0:
+        return True
+    return any(_is_deeper(child, levels - 1) for child in (value.values() if isinstance(value, dict) else value))
+
+
 def refuse(param: str, message: str) -> RequestError:
     """A 400 for a value that cannot be honoured."""
     return RequestError(message, param=param, code="invalid_value")
@@ -104,10 +136,15 @@ def _key_error(decoder: msgspec.json.Decoder[T], body: bytes, problem: str) -> R
     return None
 
 
-def _field_error(problem: str) -> RequestError:
-    """msgspec's ``Expected `int`, got `str` - at `$.messages[0].content``` as a `RequestError`."""
+def _field_error(problem: str, within: str = "") -> RequestError:
+    """msgspec's ``Expected `int`, got `str` - at `$.messages[0].content``` as a `RequestError`.
+
+    ``within`` is the path of what msgspec was given.
+    """
     at = _AT.search(problem)
     path = at["path"] if at else ""
+    if within:
+        path = f"{within}.{path}" if path and path[0] != "[" else within + path
     what = problem[: at.start()] if at else problem
     if missing := _MISSING.search(what):
         path = f"{path}.{missing['field']}" if path else missing["field"]
