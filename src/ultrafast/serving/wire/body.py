@@ -81,6 +81,11 @@ def convert(value: Any, type: type[T], where: str) -> T:
         raise _field_error(str(error), where) from None
 
 
+def missing(param: str) -> RequestError:
+    """A 400 for a field that is not there."""
+    return RequestError(f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
+
+
 def refuse(param: str, message: str) -> RequestError:
     """A 400 for a value that cannot be honoured."""
     return RequestError(message, param=param, code="invalid_value")
@@ -131,9 +136,8 @@ def _field_error(problem: str, within: str = "") -> RequestError:
     if within:
         path = f"{within}.{path}" if path and path[0] != "[" else within + path
     what = problem[: at.start()] if at else problem
-    if missing := _MISSING.search(what):
-        path = f"{path}.{missing['field']}" if path else missing["field"]
-        return RequestError(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+    if absent := _MISSING.search(what):
+        return missing(f"{path}.{absent['field']}" if path else absent["field"])
     path = path.removesuffix("[...]")  # of a mapping whose key was not found
     where = f" for '{path}'" if path else ""
     return RequestError(f"Invalid value{where}: {what[0].lower()}{what[1:]}.", param=path or None, code="invalid_value")
