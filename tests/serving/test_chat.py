@@ -187,7 +187,7 @@ def test_tools_and_choices_reach_the_plan(body: dict[str, Any], choice: ToolChoi
     ("function_call", "choice"),
     [
         (None, ToolChoice(parallel=False)),
-        ("none", ToolChoice("none", parallel=False)),
+        ("none", ToolChoice("none")),
         ({"name": "get_time"}, ToolChoice("required", ("get_time",), parallel=False)),
     ],
 )

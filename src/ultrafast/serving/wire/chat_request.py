@@ -12,7 +12,7 @@ from ultrafast.serving.tiers import tier_of
 from ultrafast.serving.wire.body import missing, refuse, unsupported
 from ultrafast.serving.wire.chat_messages import ChatMessage, to_messages
 from ultrafast.serving.wire.messages import Content, plain_text
-from ultrafast.serving.wire.tools import Function, Named, choice_of, forced, functions_of, tools_of
+from ultrafast.serving.wire.tools import choice_of, tools_of
 from ultrafast.types import OutputFormat, SamplingParams, Tool, ToolChoice
 
 MAX_CHOICES = 8
@@ -93,8 +93,8 @@ class ChatRequest(Struct):
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
-    functions: list[Function] | None = None
-    function_call: Literal["none", "auto"] | Named | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: Literal["none", "auto"] | dict[str, Any] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     modalities: list[str] | None = None
@@ -141,19 +141,20 @@ def job(request: ChatRequest) -> Job:
 
 
 def _tools(request: ChatRequest) -> tuple[list[Tool], ToolChoice]:
-    tools = tools_of(request.tools or (), "tools")
-    parallel = request.parallel_tool_calls is not False
-    return tools, choice_of(request.tool_choice, tools, "tool_choice", parallel=parallel)
+    tools = tools_of(request.tools, "tools", nested=True)
+    parallel = request.parallel_tool_calls
+    return tools, choice_of(request.tool_choice, tools, "tool_choice", nested=True, parallel=parallel)
 
 
 def _functions(request: ChatRequest) -> tuple[list[Tool], ToolChoice]:
     if request.tools:
         raise refuse("functions", "Send 'tools' or 'functions' (their older form), not both.")
-    sent = [(function, f"functions[{index}]") for index, function in enumerate(request.functions or ())]
-    tools = functions_of(sent, "functions")
-    if isinstance(request.function_call, Named):
-        return tools, forced(request.function_call, tools, "function_call")
-    return tools, ToolChoice(request.function_call or "auto", parallel=False)  # a message has room for one call
+    typed = {"type": "function"}
+    tools = tools_of([function | typed for function in request.functions or ()], "functions", nested=False)
+    choice: Any = request.function_call
+    if isinstance(choice, dict):
+        choice = choice | typed
+    return tools, choice_of(choice, tools, "function_call", nested=False, parallel=False)  # a message has room for one
 
 
 def _output(sent: ResponseFormat | None) -> OutputFormat:

@@ -1,4 +1,10 @@
-"""Tools as Chat Completions has them: what is offered to the model, and which of it may be called."""
+"""Tools and the choice among them, as Chat Completions (nested) and Responses (flat) write them.
+
+::
+
+    nested  {"type": "function", "function": {"name": …, "description": …, "parameters": …, "strict": …}}
+    flat    {"type": "function", "name": …, "description": …, "parameters": …, "strict": …}
+"""
 
 from __future__ import annotations
 
@@ -12,34 +18,32 @@ from ultrafast.types import Tool, ToolChoice
 
 MAX_TOOLS = 128
 
-FunctionName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}\Z")]  # as OpenAI has it, and longer
+ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}\Z")]  # OpenAI's, and the dots and length of others
 
 
 class Function(Struct):
     """A function on offer."""
 
-    name: FunctionName
+    name: ToolName
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class Named(Struct):
-    """The name of a function."""
-
-    name: str
+class _NestedTool(Struct):
+    function: Function
 
 
 class _Typed(Struct):
     type: str
 
 
-class _Tool(Struct):
-    function: Function
+class _Named(Struct):
+    name: str
 
 
-class _Choice(Struct):
-    function: Named
+class _NestedName(Struct):
+    function: _Named
 
 
 class _Allowed(Struct):
@@ -47,110 +51,99 @@ class _Allowed(Struct):
     tools: list[Any]
 
 
-class _AllowedChoice(Struct):
+class _NestedAllowed(Struct):
     allowed_tools: _Allowed
 
 
-def tools_of(sent: Sequence[Any], where: str) -> list[Tool]:
+def tools_of(sent: Sequence[Any] | None, where: str, *, nested: bool) -> list[Tool]:
     """The functions among the tools that a request offers.
 
-    Tools of other types are left out: the model cannot call what it is not told of, and some clients send
-    ``web_search`` and the like to every server.
+    Tools of other types (``web_search`` and the like, which run at OpenAI) are left out: clients send them to any
+    server, and the model cannot call what it is not told of.
 
     Args:
-        sent: ``{"type": "function", "function": {"name", "description", "parameters", "strict"}}`` each.
+        sent: as sent.
         where: path of the list in the body, for errors.
+        nested: the form; see the module.
 
     Raises:
         RequestError: 400 naming the tool or its field.
     """
-    functions = [
-        (convert(item, _Tool, f"{where}[{index}]").function, f"{where}[{index}].function")
-        for index, item in enumerate(sent)
-        if convert(item, _Typed, f"{where}[{index}]").type == "function"
-    ]
-    return functions_of(functions, where)
-
-
-def functions_of(sent: Sequence[tuple[Function, str]], where: str) -> list[Tool]:
-    """Functions as tools.
-
-    Args:
-        sent: each with its path in the body.
-        where: path of their list.
-
-    Raises:
-        RequestError: 400 for too many, or two of one name.
-    """
-    if len(sent) > MAX_TOOLS:
-        raise refuse(where, f"At most {MAX_TOOLS} functions can be offered, not {len(sent)}.")
+    if len(sent or ()) > MAX_TOOLS:
+        raise refuse(where, f"At most {MAX_TOOLS} tools can be offered, not {len(sent or ())}.")
     tools: dict[str, Tool] = {}
-    for function, path in sent:
+    for index, item in enumerate(sent or ()):
+        path = f"{where}[{index}]"
+        if convert(item, _Typed, path).type != "function":
+            continue
+        function = convert(item, _NestedTool, path).function if nested else convert(item, Function, path)
         if function.name in tools:
-            raise refuse(f"{path}.name", f"Two functions are named {function.name!r}.")
-        tools[function.name] = Tool(
-            function.name, function.description or "", function.parameters or {}, bool(function.strict)
-        )
+            name = f"{path}.function.name" if nested else f"{path}.name"
+            raise refuse(name, f"There are two tools named {function.name!r}; each needs a name of its own.")
+        tools[function.name] = tool_of(function)
     return list(tools.values())
 
 
-def choice_of(value: Any, tools: Sequence[Tool], where: str, *, parallel: bool) -> ToolChoice:
+def tool_of(function: Function) -> Tool:
+    """The tool that calls a function."""
+    return Tool(function.name, function.description or "", function.parameters or {}, bool(function.strict))
+
+
+def choice_of(value: Any, tools: Sequence[Tool], where: str, *, nested: bool, parallel: bool | None) -> ToolChoice:
     """What a ``tool_choice`` means.
 
     Args:
         value: as sent: a word or an object; None: ``auto``.
         tools: on offer, of `tools_of`.
         where: path of the choice in the body, for errors.
-        parallel: several calls in one answer are fine. A choice of one function is one call, whatever this says.
+        nested: the form of the tools in it; see the module.
+        parallel: ``parallel_tool_calls`` as sent. A choice of one function is one call, whatever it says.
 
     Raises:
-        RequestError: 400 for a choice that is none, or that these tools cannot meet.
+        RequestError: 400 for a choice that is none, or that cannot be kept with these tools.
     """
+    many = parallel is not False
     if value is None or value == "auto":
-        return ToolChoice("auto", parallel=parallel)
+        return ToolChoice("auto", parallel=many)
     if value == "none":
         return ToolChoice("none")
     if value == "required":
         if not tools:
             raise refuse(where, "'required' needs at least one function in the tools.")
-        return ToolChoice("required", parallel=parallel)
+        return ToolChoice("required", parallel=many)
     if not isinstance(value, dict):
         raise refuse(where, "Invalid tool choice; accepted: 'none', 'auto', 'required', or an object.")
     kind = convert(value, _Typed, where).type
     if kind == "function":
-        return forced(convert(value, _Choice, where).function, tools, f"{where}.function")
+        return ToolChoice("required", (_name(value, tools, where, nested=nested),), parallel=False)
     if kind == "allowed_tools":
-        return _allowed(
-            convert(value, _AllowedChoice, where).allowed_tools, tools, f"{where}.allowed_tools.tools", parallel
-        )
-    raise refuse(f"{where}.type", f"Tools of type {kind[:64]!r} cannot be chosen; accepted: function, allowed_tools.")
+        return _allowed(value, tools, where, nested=nested, parallel=many)
+    raise refuse(
+        f"{where}.type", f"A tool of type {kind[:64]!r} cannot be chosen here; accepted: 'function', 'allowed_tools'."
+    )
 
 
-def forced(named: Named, tools: Sequence[Tool], where: str) -> ToolChoice:
-    """The choice of one function: exactly one call of it.
-
-    Raises:
-        RequestError: 400 for one that is not on offer.
-    """
-    _check_offered(named, tools, where)
-    return ToolChoice("required", (named.name,), parallel=False)
-
-
-def _allowed(allowed: _Allowed, tools: Sequence[Tool], where: str, parallel: bool) -> ToolChoice:
+def _allowed(value: Any, tools: Sequence[Tool], where: str, *, nested: bool, parallel: bool) -> ToolChoice:
+    if nested:
+        allowed, where = convert(value, _NestedAllowed, where).allowed_tools, f"{where}.allowed_tools"
+    else:
+        allowed = convert(value, _Allowed, where)
     names = []
     for index, item in enumerate(allowed.tools):
-        path = f"{where}[{index}]"
+        path = f"{where}.tools[{index}]"
         if convert(item, _Typed, path).type == "function":
-            named = convert(item, _Choice, path).function
-            _check_offered(named, tools, f"{path}.function")
-            names.append(named.name)
+            names.append(_name(item, tools, path, nested=nested))
     if names:
-        return ToolChoice(allowed.mode, tuple(dict.fromkeys(names)), parallel)
+        return ToolChoice(allowed.mode, tuple(dict.fromkeys(names)), parallel=parallel)
     if allowed.mode == "required":
-        raise refuse(where, "'required' needs at least one function among the allowed tools.")
-    return ToolChoice("none")  # an empty list of names would mean all
+        raise refuse(f"{where}.tools", "'required' needs at least one function among the allowed tools.")
+    return ToolChoice("none")
 
 
-def _check_offered(named: Named, tools: Sequence[Tool], where: str) -> None:
+def _name(value: Any, tools: Sequence[Tool], where: str, *, nested: bool) -> str:
+    """The function that an object names: one of those on offer."""
+    named = convert(value, _NestedName, where).function if nested else convert(value, _Named, where)
     if all(named.name != tool.name for tool in tools):
-        raise refuse(f"{where}.name", f"No function on offer is named {named.name[:128]!r}.")
+        path = f"{where}.function.name" if nested else f"{where}.name"
+        raise refuse(path, f"There is no function {named.name[:128]!r} in the tools.")
+    return named.name
