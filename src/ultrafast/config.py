@@ -20,6 +20,7 @@ from msgspec import Meta
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, TIERS, Overflow, TierPolicy, Tiers
 from ultrafast.errors import ConfigError
 from ultrafast.serving.isolation import Isolation
+from ultrafast.serving.store import DEFAULT_DAYS
 
 MAX_BYTES = 1 << 20  # of a file: more is not a configuration
 
@@ -31,7 +32,13 @@ _Path = tuple[str, ...]  # of a key: the tables it is in, and its name
 _TABLE = dict[str, Any]
 _TEXT = Annotated[str, Meta(min_length=1)]
 _TOP = {"server": _TABLE, "models": _TABLE}
-_SERVER = {"host": _TEXT, "port": Annotated[int, Meta(ge=0, le=65535)], "isolate_cache": Isolation}
+_SERVER = {
+    "host": _TEXT,
+    "port": Annotated[int, Meta(ge=0, le=65535)],
+    "isolate_cache": Isolation,
+    "store": _TEXT,
+    "store_days": Annotated[float, Meta(gt=0, le=36500)],
+}
 _MODEL = {
     "threads": Annotated[int, Meta(ge=1, le=1024)],
     "isa": _TEXT,
@@ -53,11 +60,13 @@ _TIER = {
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """The table ``[server]``."""
+    """The table ``[server]``; ``store`` and ``store_days`` as `open_store` takes them."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     isolate_cache: Isolation = Isolation.NONE
+    store: str | None = None
+    store_days: float = DEFAULT_DAYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,6 +268,13 @@ def test_calls_without_ids_get_their_own() -> None:
     assert len({call["id"] for call in message["tool_calls"]}) == 2
 
 
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"properties": value}
+    return value
+
+
 def with_history(*messages: dict[str, Any]) -> dict[str, Any]:
     called = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     return {"messages": [{"role": "assistant", "tool_calls": [called]}, *messages]}
@@ -317,6 +324,16 @@ ALLOWED_ELSE = {
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": []}}},
             "response_format.json_schema.schema",
+        ),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": nested(500)}}]}, "tools"),
+        ({"functions": [{"name": "f", "parameters": nested(500)}]}, "functions"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": nested(500)}}},
+            "response_format.json_schema.schema",
+        ),
+        (
+            {"messages": [{"role": "assistant", "function_call": {"name": "f", "arguments": nested(500)}}]},
+            "messages[0].function_call.arguments",
         ),
         ({"reasoning_effort": "huge"}, "reasoning_effort"),
         ({"verbosity": "loud"}, "verbosity"),

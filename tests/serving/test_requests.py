@@ -100,15 +100,15 @@ def post(path: str, body: Any, engine: ScriptedEngine | None = None) -> Answer:
         (RESPONSES, responses(input=[]), "input"),
         (RESPONSES, responses(input=5), "input"),
         (RESPONSES, responses(input=[{"content": "x"}]), "input[0].role"),
-        (RESPONSES, responses(input=[USER, {"type": "function_call_output", "call_id": "c"}]), "input[1].type"),
+        (RESPONSES, responses(input=[USER, {"type": "function_call_output", "call_id": "c"}]), "input[1].output"),
         (RESPONSES, responses(input=[{"role": "user", "content": [{"type": "input_image"}]}]), "input[0].content[0]"),
         (RESPONSES, responses(background=True), "background"),
         (RESPONSES, responses(conversation="c"), "conversation"),
-        (RESPONSES, responses(text={"format": {"type": "json_schema"}}), "text.format"),
+        (RESPONSES, responses(text={"format": {"type": "json_schema"}}), "text.format.name"),
         (RESPONSES, responses(text={"verbosity": "loud"}), "text.verbosity"),
         (RESPONSES, responses(reasoning={"effort": "huge"}), "reasoning.effort"),
-        (RESPONSES, responses(truncation="auto"), "truncation"),
-        (RESPONSES, responses(tools=[{"type": "web_search"}]), "tools"),
+        (RESPONSES, responses(truncation="some"), "truncation"),
+        (RESPONSES, responses(tools=[{"type": "function"}]), "tools[0].name"),
         (RESPONSES, responses(top_logprobs=-1), "top_logprobs"),
     ],
 )
@@ -240,7 +240,7 @@ def test_unknown_fields_and_nulls_are_ignored() -> None:
         (CHAT, chat(**nulls, prediction=None, verbosity="low", x=[[{}]])),
         (RESPONSES, responses(**nulls, client_metadata={}, include=["reasoning.encrypted_content"], image={})),
         (CHAT, chat(tools=[{"type": "function", "function": {"name": "f"}}], tool_choice="none")),
-        (RESPONSES, responses(tools=[{"type": "function"}], tool_choice="none")),
+        (RESPONSES, responses(tools=[{"type": "function", "name": "f"}, {"type": "web_search"}], tool_choice="none")),
     ]:
         assert post(path, body).status == 200
 
@@ -402,7 +402,7 @@ def test_a_response_repeats_its_request() -> None:
     assert answer["text"] == {"format": {"type": "text"}, "verbosity": "low"}
     assert (answer["user"], answer["prompt_cache_key"], answer["instructions"]) == ("u", "k", "I")
     assert answer["parallel_tool_calls"] is False
-    assert answer["store"] is False, "nothing is stored, so the answer must not say so"
+    assert answer["store"] is True
 
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])

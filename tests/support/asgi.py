@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.serving.app import create_app
+from ultrafast.serving.store import ResponseStore
 
 LOCAL = {"host": "localhost:8000", "content-type": "application/json"}
 
@@ -75,6 +76,7 @@ class Client:
         """One request.
 
         Args:
+            path: with the query, if there is one.
             hang_up: the client leaves when it is set; by default after the whole answer.
             on_body: awaited with each piece of the body; a slow one holds the server back.
         """
@@ -106,10 +108,10 @@ class Client:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
+            "path": path.partition("?")[0],
+            "raw_path": path.partition("?")[0].encode(),
             "root_path": "",
-            "query_string": b"",
+            "query_string": path.partition("?")[2].encode(),
             "headers": raw_headers,
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 8000),
@@ -120,7 +122,11 @@ class Client:
 
 @asynccontextmanager
 async def client_of(*engines: Any, **options: Any) -> AsyncIterator[Client]:
-    """A client of a fresh application on those engines, within its lifespan; ``options`` of `create_app`."""
+    """A client of a fresh application on those engines, within its lifespan; ``options`` of `create_app`.
+
+    By default responses are stored in memory.
+    """
+    options = {"store": ResponseStore(), **options}
     app = create_app([EngineLoop(engine) for engine in engines], **options)
     async with app.router.lifespan_context(app):
         yield Client(app)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.serving.server import Server, bind
+from ultrafast.serving.store import ResponseStore
 
 
 @dataclass
@@ -39,7 +40,7 @@ def served(engine: Any, *, port: int = 0) -> Iterator[Served]:
     listener = bind("127.0.0.1", port)
     port = listener.getsockname()[1]
     loop = EngineLoop(engine)
-    server = Server([loop], listener, started_at=time.monotonic())
+    server = Server([loop], listener, started_at=time.monotonic(), store=ResponseStore())
     thread = threading.Thread(target=server.run)
     thread.start()
     ready = threading.Event()

@@ -43,14 +43,16 @@ def serve(
     started_at = time.monotonic()
     from ultrafast.config import Config, load
     from ultrafast.serving.server import bind, run
+    from ultrafast.serving.store import open_store
 
     settings = Config() if config is None else load(config)
     listener = bind(
         settings.server.host if host is None else host, settings.server.port if port is None else port
     )  # before the models: a port in use is told at once
+    store = open_store(settings.server.store, days=settings.server.store_days)
     given = {"threads": threads, "isa": isa, "context": context}
     loops = _load(_models(settings, model), {name: value for name, value in given.items() if value is not None})
-    run(loops, listener, started_at=started_at, isolation=settings.server.isolate_cache)
+    run(loops, listener, started_at=started_at, isolation=settings.server.isolate_cache, store=store)
 
 
 def _models(settings: Config, wanted: str | None) -> dict[str, ModelConfig]:

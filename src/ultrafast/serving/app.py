@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,12 +28,25 @@ from ultrafast.serving.errors import json_response, on_http_exception, on_reques
 from ultrafast.serving.generate import loop_of
 from ultrafast.serving.isolation import Isolation
 from ultrafast.serving.lanes import list_tiers
+from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire.chat import create_chat_completion
-from ultrafast.serving.wire.responses import create_response
+from ultrafast.serving.wire.responses import ResponseRun, create_response
+from ultrafast.serving.wire.stored import (
+    cancel_response,
+    count_input_tokens,
+    delete_response,
+    get_response,
+    list_input_items,
+    refuse_compaction,
+)
 
 
 def create_app(
-    loops: Sequence[EngineLoop], *, loopback_only: bool = True, isolation: Isolation = Isolation.NONE
+    loops: Sequence[EngineLoop],
+    *,
+    loopback_only: bool = True,
+    isolation: Isolation = Isolation.NONE,
+    store: ResponseStore | None = None,
 ) -> Starlette:
     """The application around loops that have not been started: the app's lifespan starts and closes them.
 
@@ -40,6 +54,7 @@ def create_app(
         loops: one a model.
         loopback_only: see `Edge`; True when bound to a loopback address.
         isolation: what separates requests in the caches.
+        store: where responses are kept, closed with the app; None: nowhere.
     """
 
     @asynccontextmanager
@@ -51,6 +66,8 @@ def create_app(
         finally:
             for loop in loops:
                 await loop.close()
+            if store is not None:
+                store.close()
 
     app = Starlette(
         routes=[
@@ -60,6 +77,12 @@ def create_app(
             Route("/v1/tiers", list_tiers),
             Route("/v1/chat/completions", create_chat_completion, methods=["POST"]),
             Route("/v1/responses", create_response, methods=["POST"]),
+            Route("/v1/responses/input_tokens", count_input_tokens, methods=["POST"]),
+            Route("/v1/responses/compact", refuse_compaction, methods=["POST"]),
+            Route("/v1/responses/{response_id}", get_response),
+            Route("/v1/responses/{response_id}", delete_response, methods=["DELETE"]),
+            Route("/v1/responses/{response_id}/input_items", list_input_items),
+            Route("/v1/responses/{response_id}/cancel", cancel_response, methods=["POST"]),
         ],
         middleware=[Middleware(Edge, loopback_only=loopback_only)],
         exception_handlers={RequestError: on_request_error, HTTPException: on_http_exception},
@@ -68,6 +91,8 @@ def create_app(
     app.router.redirect_slashes = False
     app.state.loops = {loop.engine.model_id: loop for loop in loops}
     app.state.isolation = isolation
+    app.state.store = store
+    app.state.responses_in_progress = WeakValueDictionary[str, ResponseRun]()
     app.state.started = int(time.time())
     return app
 

@@ -66,6 +66,11 @@ class Running:
         """The tier that serves."""
         return self.streams[0].tier
 
+    async def admitted(self) -> None:
+        """Wait until all have their slots. Raises what `TokenStream.admitted` raises."""
+        for stream in self.streams:
+            await stream.admitted()
+
     @property
     def headers(self) -> dict[str, str]:
         """What every answer tells about its tiers."""

@@ -27,7 +27,17 @@ def cache_domain(connection: HTTPConnection, *, tier: str, salt: str) -> str:
     isolation: Isolation = connection.app.state.isolation
     if isolation is Isolation.TIER:
         return f"{tier}:{salt}"
-    if isolation is Isolation.KEY:  # only its hash is kept
-        key = connection.headers.get("authorization") or connection.headers.get("x-api-key", "")
-        return f"{hashlib.sha256(key.encode()).hexdigest()}:{salt}"
+    if isolation is Isolation.KEY:
+        return f"{_key_hash(connection)}:{salt}"
     return salt
+
+
+def owner_of(connection: HTTPConnection) -> str:
+    """Who may see what this connection stores: those with the same key, or everybody unless keys separate."""
+    return _key_hash(connection) if connection.app.state.isolation is Isolation.KEY else ""
+
+
+def _key_hash(connection: HTTPConnection) -> str:
+    """Only the hash of a key is kept."""
+    key = connection.headers.get("authorization") or connection.headers.get("x-api-key", "")
+    return hashlib.sha256(key.encode()).hexdigest()

@@ -21,6 +21,7 @@ from ultrafast.errors import ConfigError
 from ultrafast.serving.app import create_app
 from ultrafast.serving.edge import is_loopback
 from ultrafast.serving.isolation import Isolation
+from ultrafast.serving.store import ResponseStore
 
 _BACKLOG = 2048
 _SLOW_READER_S = 10  # how long, after the last token, a client may take to read it before a drain cuts it off
@@ -62,6 +63,7 @@ def run(
     *,
     started_at: float,
     isolation: Isolation = Isolation.NONE,
+    store: ResponseStore | None = None,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM, then drain and return; prints one line when ready.
 
@@ -70,11 +72,12 @@ def run(
         listener: from `bind`.
         started_at: ``time.monotonic()`` at the program's start, for the ready line.
         isolation: what separates requests in the caches.
+        store: where responses are kept, closed on return; None: nowhere.
     """
     host = listener.getsockname()[0]
     if not is_loopback(host):
         print(f"Warning: {host} is reachable from other machines, and no keys are asked for.", flush=True)
-    Server(loops, listener, started_at=started_at, isolation=isolation).run()
+    Server(loops, listener, started_at=started_at, isolation=isolation, store=store).run()
 
 
 class Server(uvicorn.Server):
@@ -87,11 +90,12 @@ class Server(uvicorn.Server):
         *,
         started_at: float,
         isolation: Isolation = Isolation.NONE,
+        store: ResponseStore | None = None,
     ) -> None:
         loopback_only = is_loopback(listener.getsockname()[0])
         super().__init__(
             uvicorn.Config(
-                create_app(loops, loopback_only=loopback_only, isolation=isolation),
+                create_app(loops, loopback_only=loopback_only, isolation=isolation, store=store),
                 lifespan="on",
                 ws="none",
                 access_log=False,

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ultrafast.serving.wire.body import missing, refuse, unsupported
+from ultrafast.serving.wire.body import missing, refuse, refuse_deep, unsupported
 from ultrafast.serving.wire.messages import Content, plain_message, plain_text
 from ultrafast.types import Message
 
@@ -86,12 +86,14 @@ class _History:
         calls = []
         for index, call in enumerate(message.tool_calls or ()):
             if call.function is not None:
+                refuse_deep(call.function.arguments, f"{where}.tool_calls[{index}].function.arguments")
                 calls.append(self._call(call.id, call.function.name, call.function.arguments))
             elif call.custom is not None:
                 calls.append(self._call(call.id, call.custom.name, {"input": call.custom.input}))
             else:
                 raise missing(f"{where}.tool_calls[{index}].function")
         if message.function_call is not None:
+            refuse_deep(message.function_call.arguments, f"{where}.function_call.arguments")
             calls.append(self._call(None, message.function_call.name, message.function_call.arguments))
         return calls
 

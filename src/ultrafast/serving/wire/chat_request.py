@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
-from ultrafast.serving.wire.body import missing, refuse, unsupported
+from ultrafast.serving.wire.body import missing, refuse, refuse_deep, unsupported
 from ultrafast.serving.wire.chat_messages import ChatMessage, to_messages
 from ultrafast.serving.wire.messages import Content, plain_text
 from ultrafast.serving.wire.tools import choice_of, tools_of
@@ -123,6 +123,8 @@ def job(request: ChatRequest) -> Job:
     _refuse_unsupported(request)
     if request.top_logprobs is not None and not request.logprobs:
         raise refuse("top_logprobs", "'top_logprobs' needs 'logprobs': true.")
+    for name in ("tools", "functions"):
+        refuse_deep(getattr(request, name), name)
     tools, choice = _functions(request) if request.is_legacy else _tools(request)
     output = _output(request.response_format)
     return Job(
@@ -166,6 +168,7 @@ def _output(sent: ResponseFormat | None) -> OutputFormat:
         raise missing("response_format.json_schema")
     if sent.json_schema.schema is None:
         return OutputFormat("json_object")
+    refuse_deep(sent.json_schema.schema, "response_format.json_schema.schema")
     return OutputFormat("json_schema", sent.json_schema.schema)
 
 

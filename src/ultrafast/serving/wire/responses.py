@@ -1,170 +1,168 @@
-"""``POST /v1/responses``: OpenAI's Responses, plain and streamed."""
+"""``POST /v1/responses``: from a request to a response in the making, and the endpoint, plain or streamed."""
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import AsyncIterator
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
 
-import msgspec
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from ultrafast.engine.loop import EngineLoop
-from ultrafast.engine.stream import StreamCancelled, flushes, merge
-from ultrafast.errors import RequestError
-from ultrafast.serving.errors import error_body, json_response
-from ultrafast.serving.generate import Running, loop_of, run
+from ultrafast.engine.stream import StreamCancelled
+from ultrafast.errors import PromptTooLong, RequestError
+from ultrafast.serving.errors import json_response
+from ultrafast.serving.generate import LARGE_BODY, Running, loop_of, run
+from ultrafast.serving.isolation import owner_of
+from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.body import decode, read_body
-from ultrafast.serving.wire.logprobs import logprob_entries
-from ultrafast.serving.wire.responses_request import (
-    DECODER,
-    Reasoning,
-    ResponsesRequest,
-    TextConfig,
-    job,
-    temperature,
-    top_p,
-)
-from ultrafast.types import FinishReason, TokenDelta
+from ultrafast.serving.wire.response_events import Event
+from ultrafast.serving.wire.response_items import Item
+from ultrafast.serving.wire.response_run import ResponseRun, Turn
+from ultrafast.serving.wire.responses_request import DECODER, Asked, ResponsesRequest, read
+from ultrafast.serving.wire.truncation import shortened
+
+__all__ = [
+    "ResponseRun",
+    "ResponsesRequest",
+    "Turn",
+    "begin_response",
+    "create_response",
+    "previous_not_found",
+    "stored_turn",
+]
+
+
+_MANY_ITEMS = 500  # some milliseconds of Python
+
+T = TypeVar("T")
 
 
 async def create_response(request: Request) -> Response:
     """The endpoint."""
     body = await read_body(request)
     ask = decode(DECODER, body)
-    loop = loop_of(request.app.state.loops, ask.model)
-    running = await run(
-        request, loop, job(ask), request_id=request.state.request_id, body_size=len(body), whole=not ask.stream
+    making = await begin_response(
+        request,
+        ask,
+        request_id=request.state.request_id,
+        body_size=len(body),
+        whole=not ask.stream,
+        previous=await stored_turn(request, ask.previous_response_id),
     )
-    answer = ResponseAnswer(loop, ask, running)
     if ask.stream:
-        return sse.EventStream(answer.frames(), running=running, on_error=answer.error_frames)
+        return sse.EventStream(_frames(making), running=making, on_error=lambda error: _frame(making.failed(error)))
     try:
-        async with sse.cancelled_with_client(request.receive, running.streams):
-            whole = await running.streams[0].result()
+        async with sse.cancelled_with_client(request.receive, making.streams):
+            async for _ in making.events():
+                pass
     except StreamCancelled:
         return Response(status_code=499)  # nobody reads it
-    return json_response(answer.finished(whole), headers=running.headers)
+    return json_response(making.response, headers=making.headers)
 
 
-class ResponseAnswer:
-    """Writes one answer, in one piece or as events."""
+async def stored_turn(connection: HTTPConnection, response_id: str | None) -> Turn | None:
+    """The turn that ``previous_response_id`` names, from the store; None for none.
 
-    def __init__(self, loop: EngineLoop, ask: ResponsesRequest, running: Running) -> None:
-        self._tokenizer = loop.engine.tokenizer
-        self._running = running
-        self._next_number = 0  # of the next event
-        self._item_id = f"msg_{secrets.token_hex(16)}"
-        self._base = _echo(ask) | {
-            "id": f"resp_{secrets.token_hex(16)}",
-            "object": "response",
-            "created_at": int(time.time()),
-            "model": loop.engine.model_id,
-        }
+    Raises:
+        RequestError: 400 ``previous_response_not_found``.
+    """
+    if response_id is None:
+        return None
+    store: ResponseStore | None = connection.app.state.store
+    conversation = None
+    if store is not None:
+        conversation = await asyncio.to_thread(store.conversation, response_id, owner_of(connection))
+    if conversation is None:
+        raise previous_not_found(response_id)
+    return Turn(response_id, [*conversation.input, *conversation.output])
 
-    def finished(self, whole: TokenDelta) -> dict[str, Any]:
-        """The ``response`` object at its end: ``completed``, or ``incomplete`` when it ran into a length limit."""
-        if whole.finish_reason is FinishReason.LENGTH:
-            end: dict[str, Any] = {"incomplete_details": {"reason": "max_output_tokens"}}
-            status = "incomplete"
-        else:
-            end = {"completed_at": int(time.time())}
-            status = "completed"
-        return self._response(status, output=[self._item(whole, status)], usage=self._usage(), **end)
 
-    async def frames(self) -> AsyncIterator[bytes]:
-        """The events, each item one write."""
-        yield (
-            self._event("response.created", response=self._response("in_progress"))
-            + self._event("response.in_progress", response=self._response("in_progress"))
-            + self._event("response.output_item.added", output_index=0, item=self._item(None, "in_progress"))
-            + self._part_event("response.content_part.added", part=self._part(TokenDelta("", ())))
+def previous_not_found(response_id: str) -> RequestError:
+    """The 400 that makes clients send the whole conversation."""
+    return RequestError(
+        f"Previous response with id {response_id[:128]!r} not found.",
+        code="previous_response_not_found",
+        param="previous_response_id",
+    )
+
+
+async def begin_response(
+    connection: HTTPConnection,
+    ask: ResponsesRequest,
+    *,
+    request_id: str,
+    body_size: int,
+    whole: bool,
+    previous: Turn | None,
+) -> ResponseRun:
+    """Check a request and submit it to the engine.
+
+    Args:
+        connection: that brought it.
+        ask: the request.
+        request_id: what whoever watches the engine knows it by.
+        body_size: bytes that it came in.
+        whole: its events are wanted at the end only.
+        previous: what its ``previous_response_id`` names.
+
+    Raises:
+        RequestError: with the field at fault, or the refusal of the engine.
+    """
+    loop = loop_of(connection.app.state.loops, ask.model)
+    history = previous.items if previous else ()
+    is_long = len(history) + (len(ask.input) if isinstance(ask.input, list) else 1) > _MANY_ITEMS
+    asked = await _apart(is_long, read, ask, history)
+    size = body_size if previous is None else LARGE_BODY  # what it continues may be as long as a prompt can be
+    try:
+        running: Running | None = await _submit(
+            connection, loop, asked, request_id=request_id, body_size=size, whole=whole
         )
-        deltas: list[TokenDelta] = []
-        async for batch in flushes(self._running.streams, self._running.news, interval_s=sse.FLUSH_S):
-            for _, delta in batch:
-                deltas.append(delta)
-                if delta.text or delta.logprobs:
-                    logprobs = logprob_entries(self._tokenizer, delta.logprobs)
-                    yield self._part_event("response.output_text.delta", delta=delta.text, logprobs=logprobs)
-        yield self._ending(merge(deltas))
-
-    def error_frames(self, error: RequestError) -> bytes:
-        """A failure after the first byte: the error, then the terminal event (some clients heed only that)."""
-        about = error_body(error)
-        failed = self._response("failed", error={"code": error.code or "server_error", "message": error.message})
-        return self._event("error", error=about) + self._event("response.failed", response=failed)
-
-    def _ending(self, whole: TokenDelta) -> bytes:
-        response = self.finished(whole)
-        part = self._part(whole)
-        return (
-            self._part_event("response.output_text.done", text=part["text"], logprobs=part["logprobs"])
-            + self._part_event("response.content_part.done", part=part)
-            + self._event("response.output_item.done", output_index=0, item=response["output"][0])
-            + self._event(f"response.{response['status']}", response=response)
-        )
-
-    def _event(self, type: str, **fields: Any) -> bytes:
-        number = self._next_number
-        self._next_number += 1
-        return sse.frame({"type": type, "sequence_number": number, **fields}, event=type)
-
-    def _part_event(self, type: str, **fields: Any) -> bytes:
-        return self._event(type, item_id=self._item_id, output_index=0, content_index=0, **fields)
-
-    def _response(self, status: str, **fields: Any) -> dict[str, Any]:
-        return self._base | {"status": status, "service_tier": self._running.tier} | fields
-
-    def _item(self, whole: TokenDelta | None, status: str) -> dict[str, Any]:
-        content = [] if whole is None else [self._part(whole)]
-        return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
-
-    def _part(self, whole: TokenDelta) -> dict[str, Any]:
-        logprobs = logprob_entries(self._tokenizer, whole.logprobs)
-        return {"type": "output_text", "text": whole.text, "annotations": [], "logprobs": logprobs}
-
-    def _usage(self) -> dict[str, Any]:
-        usage = self._running.streams[0].usage
-        return {
-            "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-            "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {
-                "reasoning_tokens": 0,
-                "accepted_prediction_tokens": usage.accepted_draft_tokens,
-                "rejected_prediction_tokens": usage.rejected_draft_tokens,
-            },
-            "total_tokens": usage.total_tokens,
-        }
+    except RequestError:
+        if not ask.warms_up:
+            raise
+        running = None  # the request that it prepares will tell, if it has the same trouble
+    making = ResponseRun(connection, loop, asked, running, whole=whole)
+    connection.app.state.responses_in_progress[making.id] = making
+    return making
 
 
-def _echo(ask: ResponsesRequest) -> dict[str, Any]:
-    """What a response repeats of its request, and the fields that are empty until its end."""
-    text = msgspec.to_builtins(ask.text or TextConfig())
-    return {
-        "completed_at": None,
-        "output": [],
-        "usage": None,
-        "error": None,
-        "incomplete_details": None,
-        "instructions": ask.instructions,
-        "max_output_tokens": ask.max_output_tokens,
-        "metadata": ask.metadata or {},
-        "parallel_tool_calls": ask.parallel_tool_calls is not False,
-        "previous_response_id": None,
-        "prompt_cache_key": ask.prompt_cache_key,
-        "reasoning": msgspec.to_builtins(ask.reasoning or Reasoning()),
-        "store": False,  # nothing is stored yet, whatever was asked
-        "temperature": temperature(ask),
-        "text": text | {"format": {"type": "text"}},
-        "tool_choice": ask.tool_choice or "auto",
-        "tools": ask.tools or [],
-        "top_logprobs": ask.top_logprobs or 0,
-        "top_p": top_p(ask),
-        "truncation": ask.truncation or "disabled",
-        "user": ask.user,
-    }
+async def _submit(
+    connection: HTTPConnection, loop: EngineLoop, asked: Asked, *, request_id: str, body_size: int, whole: bool
+) -> Running:
+    """Have the engine take up a request, as strictly and as much of it as it can."""
+
+    async def attempt(asked: Asked, items: Sequence[Item]) -> Running:
+        job = await _apart(len(items) > _MANY_ITEMS, asked.job, items)
+        return await run(connection, loop, job, request_id=request_id, body_size=body_size, whole=whole)
+
+    async def strict_if_possible(items: Sequence[Item]) -> Running:
+        try:
+            return await attempt(asked, items)
+        except RequestError as error:
+            if error.param != "tools" or not asked.offered.implied:
+                raise
+        return await attempt(asked.relaxed(), items)  # their schemas cannot be guaranteed, and nobody asked for that
+
+    try:
+        return await strict_if_possible(asked.items)
+    except PromptTooLong:
+        if asked.ask.truncation != "auto":
+            raise
+        return await strict_if_possible(await asyncio.to_thread(shortened, loop, asked))
+
+
+async def _apart(is_long: bool, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function; on a thread if it would hold up other requests."""
+    return await asyncio.to_thread(function, *arguments) if is_long else function(*arguments)
+
+
+async def _frames(making: ResponseRun) -> AsyncIterator[bytes]:
+    async for events in making.events():
+        yield _frame(events)
+
+
+def _frame(events: list[Event]) -> bytes:
+    return b"".join(sse.frame(event, event=event["type"]) for event in events)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ultrafast.errors import RequestError
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
-from ultrafast.serving.wire.body import refuse, unsupported
+from ultrafast.serving.wire.body import convert, refuse, refuse_deep, unsupported
 from ultrafast.serving.wire.chat_request import (
     CacheSalt,
     Count,
@@ -21,22 +23,20 @@ from ultrafast.serving.wire.chat_request import (
     TopLogprobs,
     TopP,
 )
-from ultrafast.serving.wire.messages import Content, plain_message
-from ultrafast.types import Message, SamplingParams
+from ultrafast.serving.wire.response_items import Item, read_input, to_messages
+from ultrafast.serving.wire.response_tools import Offered, offered_tools
+from ultrafast.serving.wire.tools import choice_of
+from ultrafast.types import OutputFormat, SamplingParams, ToolChoice
 
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
 
 
-class InputItem(Struct):
-    """An item of ``input``: a message, with or without ``type``, or something else."""
-
-    type: str | None = None
-    role: str | None = None
-    content: Content | None = None
-
-
 class TextFormat(Struct):
-    type: str
+    type: Literal["text", "json_object", "json_schema"]
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")] | None = None
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
 
 
 class TextConfig(Struct):
@@ -45,17 +45,21 @@ class TextConfig(Struct):
 
 
 class Reasoning(Struct):
-    """Accepted and echoed; the models served here do not reason apart."""
+    """Accepted and echoed; how much a model thinks is its own."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class PromptCacheOptions(Struct):
+    prewarm: bool | None = None
 
 
 class ResponsesRequest(Struct):
     """Fields that are honoured or echoed, or refused when they ask for what is not there; all others are ignored."""
 
     model: str
-    input: str | list[InputItem] | None = None
+    input: str | list[dict[str, Any]] | None = None
     instructions: str | None = None
     max_output_tokens: Count | None = None
     temperature: Temperature | None = None
@@ -63,6 +67,7 @@ class ResponsesRequest(Struct):
     top_logprobs: TopLogprobs | None = None
     include: list[str] | None = None
     stream: bool | None = None
+    generate: bool | None = None
     service_tier: str | None = None
     service_tier_overflow: Overflow | None = None
     cache_salt: CacheSalt | None = None
@@ -74,48 +79,127 @@ class ResponsesRequest(Struct):
     previous_response_id: str | None = None
     store: bool | None = None
     background: bool | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: PromptCacheOptions | None = None
     user: str | None = None
     conversation: Any = None
     prompt: Any = None
     moderation: Any = None
     context_management: Any = None
 
+    @property
+    def warms_up(self) -> bool:
+        """Whether only the prompt is to be computed, for requests that continue from it."""
+        return self.generate is False or bool(self.prompt_cache_options and self.prompt_cache_options.prewarm)
+
 
 DECODER = msgspec.json.Decoder(ResponsesRequest)
 
 
-def job(request: ResponsesRequest) -> Job:
-    """What the engine is to do.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request together with the conversation that it continues.
+
+    Attributes:
+        ask: the request.
+        history: complete items of the turns before.
+        new: complete items of its own.
+        offered: the functions on offer.
+        choice: whether they are called.
+        format: of the text.
+        tier: a concrete one.
+    """
+
+    ask: ResponsesRequest
+    history: Sequence[Item]
+    new: Sequence[Item]
+    offered: Offered
+    choice: ToolChoice
+    format: TextFormat
+    tier: str
+
+    @property
+    def items(self) -> list[Item]:
+        """The whole conversation."""
+        return [*self.history, *self.new]
+
+    def relaxed(self) -> Asked:
+        """With functions that are strict only where that was asked for."""
+        return replace(self, offered=self.offered.relaxed())
+
+    def job(self, items: Sequence[Item]) -> Job:
+        """What the engine is to do about a conversation, of which ``items`` is all or a part.
+
+        Raises:
+            RequestError: 400, there is no message in it.
+        """
+        ask = self.ask
+        output = OutputFormat(self.format.type, self.format.schema)
+        with_logprobs = INCLUDE_LOGPROBS in (ask.include or ())
+        params = SamplingParams(
+            max_tokens=1 if ask.warms_up else ask.max_output_tokens,
+            temperature=temperature(ask),
+            top_p=top_p(ask),
+            logprobs=(ask.top_logprobs or 0) if with_logprobs else None,
+        )
+        messages = to_messages(items, ask.instructions, self.offered.name_of)
+        if not messages:
+            raise refuse("input", "The input has no message.")
+        return Job(
+            prompt=messages,
+            params=choices(params, n=1, seed=None),  # `seed` and `n` are no fields of this API
+            tier=self.tier,
+            fields={
+                "max_tokens": "max_output_tokens",
+                "logprobs": "top_logprobs",
+                "prompt": "input",
+                "messages": "input",
+                "output": "text.format",
+                "grammar": "tools" if output.kind == "text" else "text.format",
+            },
+            overflow=ask.service_tier_overflow,
+            cache_salt=ask.cache_salt or "",
+            deadline_s=ask.deadline_s,
+            tools=tuple(self.offered.tools.values()),
+            choice=self.choice,
+            output=output,
+        )
+
+
+def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
+    """Check a request against the conversation that it continues.
 
     Raises:
-        RequestError: 400 for a combination or feature that is not served.
+        RequestError: 400 naming the field at fault.
     """
-    _refuse_unsupported(request)
-    with_logprobs = INCLUDE_LOGPROBS in (request.include or ())
-    params = SamplingParams(
-        max_tokens=request.max_output_tokens,
-        temperature=temperature(request),
-        top_p=top_p(request),
-        logprobs=(request.top_logprobs or 0) if with_logprobs else None,
+    for name in ("background", "conversation", "prompt", "moderation", "context_management"):
+        if getattr(ask, name):
+            raise unsupported(name, f"'{name}'")
+    if ask.input is None and ask.previous_response_id is None and not ask.warms_up:
+        raise RequestError("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
+    own = ask.text.format if ask.text else None
+    kept = {"input": ask.input, "tools": ask.tools, "tool_choice": ask.tool_choice}
+    for name, value in [*kept.items(), ("text.format.schema", own and own.schema)]:
+        refuse_deep(value, name)
+    new = read_input(ask.input or [], history)
+    tools = [(tool, f"tools[{index}]") for index, tool in enumerate(ask.tools or ())]
+    updated = TextFormat("text")
+    for index, item in enumerate([*history, *new], -len(history)):
+        where = f"input[{index}]"
+        if item["type"] == "additional_tools":
+            tools += [(tool, f"{where}.tools[{inner}]") for inner, tool in enumerate(item["tools"])]
+        elif item["type"] == "configuration_update" and item.get("text"):
+            updated = _checked(convert(item["text"], TextConfig, f"{where}.text").format or updated, f"{where}.text")
+    own = ask.text.format if ask.text else None
+    offered = offered_tools(tools)
+    choice = choice_of(
+        ask.tool_choice, [*offered.tools.values()], "tool_choice", nested=False, parallel=ask.parallel_tool_calls
     )
-    return Job(
-        prompt=_messages(request),
-        params=choices(params, n=1, seed=None),  # `seed` and `n` are no fields of this API
-        tier=tier_of(request.service_tier),
-        fields={
-            "max_tokens": "max_output_tokens",
-            "logprobs": "top_logprobs",
-            "prompt": "input",
-            "messages": "input",
-        },
-        overflow=request.service_tier_overflow,
-        cache_salt=request.cache_salt or "",
-        deadline_s=request.deadline_s,
-    )
+    text_format = updated if own is None else _checked(own, "text")
+    return Asked(ask, history, new, offered, choice, text_format, tier_of(ask.service_tier))
 
 
 def temperature(request: ResponsesRequest) -> float:
@@ -128,43 +212,10 @@ def top_p(request: ResponsesRequest) -> float:
     return 1.0 if request.top_p is None else request.top_p
 
 
-def _messages(request: ResponsesRequest) -> list[Message]:
-    if request.input is None:
-        raise RequestError("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
-    messages: list[Message] = []
-    if request.instructions:
-        messages.append({"role": "system", "content": request.instructions})
-    if isinstance(request.input, str):
-        return [*messages, {"role": "user", "content": request.input}]
-    for index, item in enumerate(request.input):
-        where = f"input[{index}]"
-        kind = item.type or "message"
-        if kind == "reasoning":
-            continue  # what an earlier turn thought; the template has no place for it
-        if kind != "message":
-            raise unsupported(f"{where}.type", f"Input of type {kind[:64]!r}")
-        if item.role is None:
-            raise refuse(f"{where}.role", "A message needs a role.")
-        messages.append(plain_message(item.role, item.content, where))
-    if not messages:
-        raise refuse("input", "The input has no message.")
-    return messages
-
-
-def _refuse_unsupported(request: ResponsesRequest) -> None:
-    if request.previous_response_id is not None:
-        raise RequestError(
-            f"Previous response with id {request.previous_response_id[:64]!r} not found: this server stores no "
-            "responses yet. Send the whole conversation as 'input'.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    if request.tools and request.tool_choice != "none":
-        raise unsupported("tools", "Calling tools (with a tool_choice other than 'none')")
-    if request.text and request.text.format and request.text.format.type != "text":
-        raise unsupported("text.format", f"The text format {request.text.format.type[:64]!r}")
-    if request.truncation == "auto":
-        raise unsupported("truncation", "Truncation 'auto' (dropping the oldest items)")
-    for name in ("background", "conversation", "prompt", "moderation", "context_management"):
-        if getattr(request, name):
-            raise unsupported(name, f"'{name}'")
+def _checked(format: TextFormat, where: str) -> TextFormat:
+    """The format, or 400 for a schema format without its schema or name."""
+    for field in ("name", "schema") if format.type == "json_schema" else ():
+        if getattr(format, field) is None:
+            path = f"{where}.format.{field}"
+            raise RequestError(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+    return format

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.responses import Response
@@ -15,7 +15,6 @@ from starlette.types import Receive, Scope, Send
 from ultrafast.engine.stream import StreamCancelled, TokenStream
 from ultrafast.errors import RequestError
 from ultrafast.serving.errors import error_response, internal_error
-from ultrafast.serving.generate import Running
 
 FLUSH_S = 0.008  # shortest time between two writes of one stream, after its first token
 
@@ -54,12 +53,30 @@ async def cancelled_with_client(receive: Receive, streams: Sequence[TokenStream]
             stream.cancel()  # nothing for those that have ended
 
 
+class Answering(Protocol):
+    """What is answered: `generate.Running`, or something of the kind."""
+
+    @property
+    def streams(self) -> Sequence[TokenStream]:
+        """Those that are cancelled when the client leaves."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the answer."""
+        ...
+
+    async def admitted(self) -> None:
+        """Wait until the answer may begin."""
+        ...
+
+
 class EventStream(Response):
     """A 200 whose body is frames, or an error answer: it begins when all its requests have their slots.
 
     Args:
         frames: chunks of whole frames, each sent in one write; a slow client holds this iterator back.
-        running: whose streams are cancelled when the client leaves.
+        running: what they tell of.
         on_error: the frames that tell of an error in the format at hand.
     """
 
@@ -69,17 +86,17 @@ class EventStream(Response):
         self,
         frames: AsyncIterator[bytes],
         *,
-        running: Running,
+        running: Answering,
         on_error: Callable[[RequestError], bytes],
     ) -> None:
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **running.headers})
         del self.headers["content-length"]
         self._frames = frames
-        self._streams = running.streams
+        self._running = running
         self._on_error = on_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with cancelled_with_client(receive, self._streams):
+        async with cancelled_with_client(receive, self._running.streams):
             refusal = await self._refusal()
             if refusal is None:
                 await self._send_frames(scope, send)
@@ -89,8 +106,7 @@ class EventStream(Response):
     async def _refusal(self) -> Response | None:
         """Wait for the slots; the answer in place of the frames, if they do not come."""
         try:
-            for stream in self._streams:
-                await stream.admitted()
+            await self._running.admitted()
         except StreamCancelled:
             return Response(status_code=499)  # nobody reads it
         except RequestError as error:

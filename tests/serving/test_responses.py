@@ -1,0 +1,520 @@
+"""What `/v1/responses` makes of its input, its tools and its options, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from support.asgi import Answer, client_of
+from support.marked_chat import marked_engine
+from support.response_events import check_events
+from support.scripted_engine import ScriptedEngine, with_tiers
+from ultrafast.types import OutputFormat, Tool, ToolChoice
+
+PATH = "/v1/responses"
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "name": "weather",
+    "description": "of a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "strict": True,
+}
+UNFINISHED = {"type": "json_schema", "name": "n"}
+CLOCK = {"type": "function", "name": "clock", "parameters": {"type": "object"}, "strict": False}
+
+
+def ask(input: Any = "Hi", **fields: Any) -> dict[str, Any]:
+    return {"model": "scripted", "input": input, **fields}
+
+
+def post(body: dict[str, Any] | bytes, engine: Any = None) -> Answer:
+    async def main() -> Answer:
+        async with asyncio.timeout(30), client_of(engine or ScriptedEngine()) as client:
+            return await client.post(PATH, body)
+
+    return asyncio.run(main())
+
+
+def refused(body: dict[str, Any] | bytes, engine: Any = None) -> dict[str, Any]:
+    answer = post(body, engine)
+    assert answer.status == 400, answer.body
+    return answer.error
+
+
+def planned(body: dict[str, Any], engine: Any = None) -> Any:
+    engine = engine or marked_engine("fine")
+    answer = post(body, engine)
+    assert answer.status == 200, answer.body
+    return engine.chat.planned[-1]
+
+
+def parts(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "input_text", "text": text} for text in texts]
+
+
+def function(name: str) -> dict[str, Any]:
+    return {"type": "function", "name": name}
+
+
+def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
+def streamed(body: dict[str, Any], engine: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    answer = post({**body, "stream": True}, engine)
+    assert answer.status == 200, answer.body
+    frames = answer.events()
+    assert all(name == event["type"] for name, event in frames)
+    events = [event for _, event in frames]
+    return events, check_events(events)
+
+
+# ---- input ------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_item_reaches_the_template_in_its_place() -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Oslo"}'}
+    messages = planned(
+        ask(
+            [
+                {"role": "developer", "content": "Be kind.", "id": "x", "phase": None},
+                {"type": "message", "role": "user", "content": parts("Oslo", "?")},
+                {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Ask."}]},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]},
+                {**call, "caller": {"type": "direct"}, "status": "completed"},
+                {**call, "call_id": "c2", "name": "clock", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c2", "output": parts("no", "on")},
+                {"type": "function_call_output", "call_id": "c1", "output": "rain"},
+                {"type": "compaction", "encrypted_content": "opaque"},
+                {"type": "configuration_update", "reasoning": {"effort": "low"}},
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "So it rains."}]},
+                {"type": "custom_tool_call", "call_id": "c3", "name": "shell", "input": 'say "hi"'},
+                {"type": "custom_tool_call_output", "call_id": "c3", "output": "hi"},
+                {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+                {"role": "user", "content": "Well?"},
+            ],
+            instructions="Be brief.",
+        )
+    ).messages  # fmt: skip
+
+    def calls(*of: tuple[str, str, str]) -> list[dict[str, Any]]:
+        return [{"id": c, "type": "function", "function": {"name": n, "arguments": a}} for c, n, a in of]
+
+    oslo, custom = '{"city": "Oslo"}', '{"input": "say \\"hi\\""}'
+    assert messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Oslo?"},
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "reasoning_content": "Ask.",
+            "tool_calls": calls(("c1", "weather", oslo), ("c2", "clock", "{}")),
+        },
+        {"role": "tool", "tool_call_id": "c2", "content": "noon"},
+        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "So it rains.",
+            "tool_calls": calls(("c3", "shell", custom)),
+        },
+        {"role": "tool", "tool_call_id": "c3", "content": "hi"},
+        {"role": "assistant", "content": "No."},
+        {"role": "user", "content": "Well?"},
+    ]
+
+
+def test_a_call_that_was_cut_is_not_shown_again() -> None:
+    cut = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a', "status": "incomplete"}
+    assert planned(ask([{"role": "user", "content": "a"}, cut, {"role": "user", "content": "b"}])).messages == [
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": "b"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "param"),
+    [
+        ({"type": "mcp_call", "id": "m"}, "type"),
+        ({"type": 5}, "type"),
+        ({"type": None, "content": "x"}, "role"),
+        ({"type": "message", "role": "user"}, "content"),
+        ({"type": "message", "role": "tool", "content": "x"}, "role"),
+        ({"role": "user", "content": [{"type": "input_file"}]}, "content[0]"),
+        ({"role": "user", "content": "x", "id": 5}, "id"),
+        ({"type": "function_call", "name": "f", "arguments": "{}"}, "call_id"),
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}, "arguments"),
+        ({"type": "function_call", "call_id": "c", "name": 1, "arguments": ""}, "name"),
+        ({"type": "function_call_output", "call_id": "nowhere", "output": "x"}, "call_id"),
+        ({"type": "function_call_output", "call_id": "c0", "output": 5}, "output"),
+        ({"type": "function_call_output", "call_id": "c0", "output": [{"type": "input_image"}]}, "output[0]"),
+        ({"type": "custom_tool_call_output", "call_id": "c0", "output": "of another kind of call"}, "call_id"),
+        ({"type": "custom_tool_call", "call_id": "c", "name": "f"}, "input"),
+        ({"type": "reasoning", "summary": "x"}, "summary"),
+        ({"type": "reasoning", "content": [{"text": "x"}]}, "content[0].type"),
+        ({"type": "item_reference", "id": "nowhere"}, "id"),
+        ({"id": "nowhere"}, "id"),
+        ({"type": "additional_tools", "tools": [{"type": "function"}]}, "tools[0].name"),
+        ({"type": "configuration_update", "text": {"format": UNFINISHED}}, "text.format.schema"),
+        ({"type": "configuration_update", "text": {"format": {"type": "xml"}}}, "text.format.type"),
+    ],
+)  # fmt: skip
+def test_a_bad_item_is_named(item: Any, param: str) -> None:
+    before = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": "{}"}
+    assert refused(ask([{"role": "user", "content": "x"}, before, item]))["param"] == f"input[2].{param}"
+
+
+def test_a_reference_repeats_an_item() -> None:
+    first = {"role": "user", "content": "again", "id": "msg_a"}
+    contents = [m["content"] for m in planned(ask([first, {"id": "msg_a"}])).messages]
+    assert contents == ["again", "again"]
+
+
+def test_an_input_of_settings_alone_is_no_conversation() -> None:
+    assert refused(ask([{"type": "configuration_update", "reasoning": {"effort": "low"}}]))["param"] == "input"
+
+
+# ---- tools ------------------------------------------------------------------------------------------------------
+
+
+def test_functions_are_offered_and_what_only_others_can_run_is_not() -> None:
+    nested = [{"type": "function", "name": "read", "strict": False}, {"type": "custom", "name": "raw"}]
+    tools = [
+        WEATHER,
+        CLOCK,
+        {"type": "web_search"},
+        {"type": "image_generation", "size": 5},
+        {"type": "namespace", "name": "disk", "description": "d", "tools": nested},
+    ]
+    plan = planned(ask(tools=tools, tool_choice="auto", parallel_tool_calls=False))
+    assert list(plan.tools) == [
+        Tool("weather", "of a city", WEATHER["parameters"], True),
+        Tool("clock", "", {"type": "object"}, False),
+        Tool("disk__read", "", {}, False),
+    ]
+    assert plan.choice == ToolChoice("auto", (), False)
+
+
+def test_a_function_of_a_namespace_is_called_with_it() -> None:
+    tools = [
+        {"type": "namespace", "name": "disk", "tools": [{**CLOCK, "name": "read"}]},
+        {**CLOCK, "name": "read"},
+        {"type": "namespace", "name": "tape", "tools": [{**CLOCK, "name": "read"}]},
+    ]
+    replayed = {"type": "function_call", "call_id": "c", "name": "read", "namespace": "disk", "arguments": "{}"}
+    engine = marked_engine("<call disk__read>{}</call><call tape__read>{}</call><call read>{}</call>")
+    answer = post(ask([{"role": "user", "content": "x"}, replayed], tools=tools), engine).json()
+    assert [(item["name"], item.get("namespace")) for item in answer["output"]] == [
+        ("read", "disk"),
+        ("read", "tape"),
+        ("read", None),
+    ]
+    assert [tool.name for tool in engine.chat.planned[0].tools] == ["disk__read", "read", "tape__read"]
+    assert engine.chat.planned[0].messages[1]["tool_calls"][0]["function"]["name"] == "disk__read"
+
+
+def test_tools_of_the_conversation_are_on_offer_and_replace_older_ones() -> None:
+    update = {"type": "additional_tools", "role": "developer", "tools": [{**CLOCK, "description": "new"}, WEATHER]}
+    plan = planned(ask([update, {"role": "user", "content": "x"}], tools=[CLOCK]))
+    assert [(tool.name, tool.description) for tool in plan.tools] == [("clock", "new"), ("weather", "of a city")]
+
+
+def test_strictness_that_nobody_asked_for_gives_way() -> None:
+    silent = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+    assert planned(ask(tools=[silent])).tools[0].strict is True
+    plan = planned(ask(tools=[silent, WEATHER]), marked_engine("fine", refuse_strict=["f"]))
+    assert [tool.strict for tool in plan.tools] == [False, True]
+    error = refused(ask(tools=[{**silent, "strict": True}]), marked_engine("fine", refuse_strict=["f"]))
+    assert error["param"] == "tools"
+
+
+@pytest.mark.parametrize(
+    ("choice", "meant"),
+    [
+        (None, ToolChoice()),
+        ("auto", ToolChoice()),
+        ("none", ToolChoice("none")),
+        ("required", ToolChoice("required")),
+        ({"type": "function", "name": "clock"}, ToolChoice("required", ("clock",), parallel=False)),
+        (allowed("required", function("weather"), {"type": "web_search"}), ToolChoice("required", ("weather",))),
+        (allowed("auto", function("clock")), ToolChoice("auto", ("clock",))),
+        (allowed("auto", {"type": "web_search"}), ToolChoice("none")),
+    ],
+)
+def test_a_choice_of_tools(choice: Any, meant: ToolChoice) -> None:
+    assert planned(ask(tools=[WEATHER, CLOCK], tool_choice=choice)).choice == meant
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": {}}, "tools"),
+        ({"tools": [{}]}, "tools[0].type"),
+        ({"tools": [{"type": "function", "name": "no spaces"}]}, "tools[0].name"),
+        ({"tools": [{"type": "function", "name": "n" * 129}]}, "tools[0].name"),
+        ({"tools": [{**CLOCK, "parameters": []}]}, "tools[0].parameters"),
+        ({"tools": [{**CLOCK, "strict": "yes"}]}, "tools[0].strict"),
+        ({"tools": [CLOCK, CLOCK]}, "tools[1].name"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [CLOCK, function("")]}]}, "tools[0].tools[1].name"),
+        ({"tools": [{"type": "namespace", "name": "n"}]}, "tools[0].tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "maybe"}, "tool_choice"),
+        ({"tool_choice": 5}, "tool_choice"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": {"name": "clock"}}, "tool_choice.type"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "web_search"}}, "tool_choice.type"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "function", "name": "weather"}}, "tool_choice.name"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "function"}}, "tool_choice.name"),
+        ({"tools": [CLOCK], "tool_choice": allowed("any")}, "tool_choice.mode"),
+        ({"tools": [CLOCK], "tool_choice": allowed("required")}, "tool_choice.tools"),
+        ({"tools": [CLOCK], "tool_choice": allowed("auto", function("x"))}, "tool_choice.tools[0].name"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
+        ({"text": {"format": {"type": "json_schema", "name": "bad name", "schema": {}}}}, "text.format.name"),
+        ({"text": {"format": {"type": "json_schema", "name": "n", "schema": []}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
+        ({"background": True}, "background"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"moderation": {"model": "m"}}, "moderation"),
+        ({"context_management": [{"type": "compaction"}]}, "context_management"),
+        ({"conversation": {"id": "c"}}, "conversation"),
+        ({"metadata": {"k": "v" * 513}}, "metadata"),
+        ({"service_tier": "warp"}, "service_tier"),
+    ],
+)  # fmt: skip
+def test_a_bad_field_of_a_response_is_named(fields: dict[str, Any], param: str) -> None:
+    assert refused(ask(**fields))["param"] == param
+
+
+@pytest.mark.parametrize("where", ["input", "tools", "tool_choice", "text.format.schema"])
+@pytest.mark.parametrize("levels", [110, *range(930, 990, 5)])
+def test_what_is_nested_too_deeply_is_refused_and_not_found_out_later(where: str, levels: int) -> None:
+    deep: Any = {"deep": 0}
+    body = {
+        "input": ask([{"role": "user", "content": "x", "extra": deep}]),
+        "tools": ask(tools=[{**CLOCK, "parameters": deep}], tool_choice="none"),
+        "tool_choice": ask(tools=[CLOCK], tool_choice={"type": "function", "name": "clock", "extra": deep}),
+        "text.format.schema": ask(text={"format": {"type": "json_schema", "name": "n", "schema": deep}}),
+    }[where]
+    raw = json.dumps(body).replace('"deep": 0', '"deep": ' + "[" * levels + "]" * levels)
+    assert refused(raw.encode(), marked_engine("x"))["param"] in (where, None)  # None: it could not even be read
+
+
+# ---- format and options ------------------------------------------------------------------------------------------
+
+
+def test_the_format_of_the_text() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    named = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
+    assert planned(ask()).output == OutputFormat()
+    assert planned(ask(text={"format": {"type": "json_object"}})).output == OutputFormat("json_object")
+    engine = marked_engine("{}")
+    assert planned(ask(text={"format": named, "verbosity": "low"}), engine).output == OutputFormat(
+        "json_schema", schema
+    )
+    assert post(ask(text={"format": named, "verbosity": "low"}), engine).json()["text"] == {
+        "format": named,
+        "verbosity": "low",
+    }
+
+
+def test_the_format_can_change_within_the_conversation() -> None:
+    update = {"type": "configuration_update", "text": {"format": {"type": "json_object"}}}
+    conversation = [{"role": "user", "content": "x"}, update]
+    assert planned(ask(conversation)).output == OutputFormat("json_object")
+    assert planned(ask(conversation, text={"format": {"type": "text"}})).output == OutputFormat()
+
+
+def test_what_is_off_is_no_reason_to_refuse() -> None:
+    off: dict[str, Any] = {
+        "background": False,
+        "conversation": None,
+        "prompt": None,
+        "context_management": [],
+        "moderation": {},
+    }
+    more = {"stream_options": {"include_obfuscation": False}, "client_metadata": {"a": 1}, "max_tool_calls": 3}
+    assert post(ask(**off, **more, prompt_cache_options={"mode": "auto", "ttl": "30m"})).status == 200
+
+
+@pytest.mark.parametrize("sent", [None, "auto", "default", "scale", "flex", "fast", "priority", "ultrafast"])
+def test_a_terminal_answer_names_a_concrete_tier(sent: str | None) -> None:
+    served = {"fast": "fast", "priority": "fast", "flex": "flex", "ultrafast": "ultrafast"}.get(sent or "", "default")
+    _, last = streamed(ask(service_tier=sent), ScriptedEngine("x"))
+    assert last["service_tier"] == served
+
+
+def test_a_downgraded_answer_says_so() -> None:
+    engine = ScriptedEngine("x", tiers=with_tiers(fast={"slots": 0}))
+    assert post(ask(service_tier="fast"), engine).json()["service_tier"] == "default"
+
+
+# ---- output -----------------------------------------------------------------------------------------------------
+
+SCRIPT = '<think>Hm, 速い.</think>Let me see 🚀.<call weather>{"city": "Oslo"}</call><call clock>{}</call>'
+
+
+def test_thoughts_text_and_calls_become_items_in_their_order() -> None:
+    _, last = streamed(ask(tools=[WEATHER, CLOCK]), marked_engine(SCRIPT))
+    assert [item["type"] for item in last["output"]] == ["reasoning", "message", "function_call", "function_call"]
+    thought, message, weather, clock = last["output"]
+    assert thought["summary"] == []
+    assert thought["content"] == [{"type": "reasoning_text", "text": "Hm, 速い."}]
+    assert message["content"][0]["text"] == "Let me see 🚀."
+    assert (weather["name"], json.loads(weather["arguments"])) == ("weather", {"city": "Oslo"})
+    assert len({item["id"] for item in last["output"]}) == 4
+    assert weather["call_id"] != clock["call_id"]
+    assert [item["id"].split("_")[0] for item in last["output"]] == ["rs", "msg", "fc", "fc"]
+    assert last["status"] == "completed"
+    assert last["usage"]["output_tokens_details"]["reasoning_tokens"] == len("Hm, 速い.".encode())
+    whole = post(ask(tools=[WEATHER, CLOCK]), marked_engine(SCRIPT)).json()
+    assert [_without_ids(item) for item in whole["output"]] == [_without_ids(item) for item in last["output"]]
+    assert whole["usage"] == last["usage"]
+
+
+def _without_ids(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in ("id", "call_id")}
+
+
+def test_an_answer_may_be_cut_anywhere() -> None:
+    length = len(SCRIPT.encode())
+    bodies = [ask(tools=[WEATHER, CLOCK], max_output_tokens=limit, stream=True) for limit in range(1, length + 1)]
+
+    async def main() -> list[Answer]:
+        async with asyncio.timeout(60), client_of(marked_engine(SCRIPT)) as client:
+            return await asyncio.gather(*(client.post(PATH, body) for body in bodies))
+
+    for limit, answer in enumerate(asyncio.run(main()), 1):
+        last = check_events([event for _, event in answer.events()])
+        is_whole = limit == length
+        assert last["status"] == ("completed" if is_whole else "incomplete"), limit
+        assert last["incomplete_details"] == (None if is_whole else {"reason": "max_output_tokens"})
+        assert (last["completed_at"] is None) is not is_whole
+        assert [item["status"] for item in last["output"][:-1]] == ["completed"] * (len(last["output"]) - 1)
+        for item in last["output"]:
+            if item["type"] == "function_call" and item["status"] == "completed":
+                json.loads(item["arguments"])
+
+
+def test_a_cut_call_is_incomplete_and_not_said_to_be_done() -> None:
+    engine = marked_engine('<call weather>{"city": "Oslo"}</call>')
+    events, last = streamed(ask(tools=[WEATHER], max_output_tokens=20), engine)
+    assert last["status"] == last["output"][0]["status"] == "incomplete"
+    assert "response.function_call_arguments.done" not in [event["type"] for event in events]
+
+
+def test_an_answer_of_nothing_is_an_empty_message() -> None:
+    _, last = streamed(ask(), marked_engine("<think></think>"))
+    assert [item["content"][0]["text"] for item in last["output"]] == [""]
+
+
+def test_logprobs_come_with_the_text() -> None:
+    body = ask(include=["message.output_text.logprobs"], top_logprobs=2)
+    _, last = streamed(body, ScriptedEngine("héy"))
+    entries = last["output"][0]["content"][0]["logprobs"]
+    assert [entry["bytes"] for entry in entries] == [[byte] for byte in "héy".encode()]
+    assert {len(entry["top_logprobs"]) for entry in entries} == {2}
+
+
+def test_a_stream_that_fails_ends_with_both_an_error_and_a_failed_response() -> None:
+    engine = marked_engine("Hello", paced=True)
+
+    async def main() -> Answer:
+        async with asyncio.timeout(30), client_of(engine) as client:
+
+            async def fail(chunk: bytes) -> None:
+                if b"output_text.delta" in chunk:
+                    engine.fail_next = ValueError("the machine is on fire")
+                    engine.allow(None)
+
+            engine.allow(2)
+            return await client.post(PATH, ask(stream=True), on_body=fail)
+
+    events = [event for _, event in asyncio.run(main()).events()]
+    last = check_events(events)
+    assert [event["type"] for event in events[-3:]] == [
+        "response.output_item.done",
+        "error",
+        "response.failed",
+    ]
+    error = events[-2]["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert (last["status"], last["error"]) == ("failed", {"code": "server_error", "message": error["message"]})
+    assert "fire" not in error["message"]
+    assert last["service_tier"] == "default"
+
+
+# ---- truncation -------------------------------------------------------------------------------------------------
+
+
+def long_conversation(num_turns: int) -> list[dict[str, Any]]:
+    turns: list[dict[str, Any]] = [{"role": "developer", "content": "Rules."}]
+    for turn in range(num_turns):
+        turns += [
+            {"role": "user", "content": f"question {turn} " + "x" * 100},
+            {"type": "function_call", "call_id": f"c{turn}", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{turn}", "output": "y" * 100},
+        ]
+    return [*turns, {"role": "user", "content": "the last"}]
+
+
+def test_what_does_not_fit_is_refused_unless_it_may_be_cut() -> None:
+    for truncation in (None, "disabled"):
+        error = refused(ask(long_conversation(30), truncation=truncation))
+        assert (error["code"], error["param"]) == ("context_length_exceeded", "input")
+
+
+def test_truncation_drops_the_oldest_and_no_more_than_it_must() -> None:
+    engine = ScriptedEngine()
+    answer = post(ask(long_conversation(30), truncation="auto", max_output_tokens=50, instructions="Be brief."), engine)
+    assert answer.status == 200
+    prompt = bytes(engine.requests[0].prompt_ids).decode()
+    assert prompt.startswith("<system>Be brief.<system>Rules.<")
+    assert prompt.endswith("<user>the last")
+    assert f"question {29}" in prompt
+    assert "question 0" not in prompt
+    assert engine.max_context - 250 < len(prompt) + 50 <= engine.max_context
+    assert answer.json()["truncation"] == "auto"
+
+
+def test_truncation_keeps_no_output_without_its_call() -> None:
+    engine = marked_engine("ok")
+    engine.max_context = 250
+    messages = planned(ask(long_conversation(3), truncation="auto", max_output_tokens=1), engine).messages
+    called = {call["id"] for message in messages for call in message.get("tool_calls", ())}
+    assert {message["tool_call_id"] for message in messages if message["role"] == "tool"} <= called
+    assert messages[-1]["content"] == "the last"
+
+
+def test_what_is_too_long_by_itself_is_refused_in_any_case() -> None:
+    for fields in ({"input": "x" * 5000}, {"input": "x", "max_output_tokens": 5000}):
+        error = refused(ask(truncation="auto") | fields)
+        assert error["code"] == "context_length_exceeded"
+
+
+# ---- warming up -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [{"generate": False}, {"prompt_cache_options": {"prewarm": True}}])
+def test_a_warm_up_computes_the_prompt_and_says_nothing(fields: dict[str, Any]) -> None:
+    engine = ScriptedEngine()
+    developer = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Rules."}]}
+    events, last = streamed(ask([developer], max_output_tokens=500, **fields), engine)
+    assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.completed"]
+    assert (last["output"], last["status"]) == ([], "completed")
+    assert last["usage"]["input_tokens"] == len(engine.requests[0].prompt_ids)
+    assert last["usage"]["output_tokens"] == 0
+    assert engine.requests[0].params.max_tokens == 1
+
+
+def test_a_warm_up_never_fails_for_what_only_an_answer_needs() -> None:
+    full = ScriptedEngine(tiers=with_tiers(flex={"slots": 0}))
+    assert post({"model": "scripted", "generate": False}).json()["output"] == []
+    assert post(ask("x" * 9000, generate=False)).json()["status"] == "completed"
+    answer = post(ask("x", generate=False, service_tier="flex"), full).json()
+    assert (answer["status"], answer["service_tier"]) == ("completed", "flex")
+    assert refused(ask("x", generate=False, tool_choice="maybe"))["param"] == "tool_choice"
