@@ -19,12 +19,23 @@ def error_body(error: RequestError) -> dict[str, Any]:
 
 def error_response(error: RequestError) -> Response:
     """A whole answer for an error that came before the first byte."""
-    headers = {}
-    if error.retry_after is not None:
-        headers["retry-after"] = str(max(1, round(error.retry_after)))  # whole seconds: SDKs ignore 0
+    headers = retry_headers(error)
     if error.status == 413:
         headers["connection"] = "close"  # the rest of the body is not read
     return json_response({"error": error_body(error)}, status=error.status, headers=headers)
+
+
+def retry_headers(error: RequestError) -> dict[str, str]:
+    """Whether and when a client should try again; nothing where the status says enough."""
+    if error.retry_after is not None:
+        return {
+            "retry-after": str(max(1, round(error.retry_after))),  # whole seconds: SDKs ignore 0
+            "retry-after-ms": str(max(1, round(error.retry_after * 1000))),
+            "x-should-retry": "true",
+        }
+    if error.code == "deadline_exceeded":  # who asks with a deadline has no use for an answer after it
+        return {"x-should-retry": "false"}
+    return {}
 
 
 def json_response(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
