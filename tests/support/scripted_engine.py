@@ -96,6 +96,7 @@ class ScriptedEngine:
 
     Args:
         script: what every request is answered.
+        scripts: one answer a request instead, in the order of `add`; the last one goes on.
         num_slots: sequences of the shared tiers that run at once; the others wait in order.
         tiers: in place of the default ones with that many slots.
         paced: wait for `allow` before each step; otherwise run freely.
@@ -106,7 +107,13 @@ class ScriptedEngine:
     shape = SimpleNamespace(name="Scripted", vocab_size=VOCAB_SIZE)
 
     def __init__(
-        self, script: str = SCRIPT, *, num_slots: int = 4, tiers: Tiers | None = None, paced: bool = False
+        self,
+        script: str = SCRIPT,
+        *,
+        scripts: Sequence[str] = (),
+        num_slots: int = 4,
+        tiers: Tiers | None = None,
+        paced: bool = False,
     ) -> None:
         self.tokenizer = ByteTokenizer()
         self.chat = ChatFormat(None)
@@ -116,7 +123,7 @@ class ScriptedEngine:
         self.num_steps = 0
         self.num_preempts = 0
         self.requests: list[GenerateRequest] = []
-        self._script = script
+        self._scripts = scripts or [script]
         self.meter = Meter(self.tiers)
         self._running: list[ScriptedSequence] = []
         self._waiting: list[ScriptedSequence] = []
@@ -154,8 +161,9 @@ class ScriptedEngine:
             raise RequestError("no such token id", param="logit_bias")
 
     def add(self, request: GenerateRequest, tier: str | None = None) -> ScriptedSequence:
+        script = self._scripts[min(len(self.requests), len(self._scripts) - 1)]
         self.requests.append(request)
-        sequence = ScriptedSequence(request, tier or request.tier, self._script)
+        sequence = ScriptedSequence(request, tier or request.tier, script)
         self._waiting.append(sequence)
         return sequence
 
