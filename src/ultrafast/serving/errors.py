@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ultrafast.errors import RequestError
@@ -17,11 +17,16 @@ def error_body(error: RequestError) -> dict[str, Any]:
     return {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
 
 
+def error_headers(error: RequestError) -> dict[str, str]:
+    """What an error tells in headers, or in the ``headers`` of an event."""
+    if error.retry_after is None:
+        return {}
+    return {"retry-after": str(max(1, round(error.retry_after)))}  # whole seconds: SDKs ignore 0
+
+
 def error_response(error: RequestError) -> Response:
     """A whole answer for an error that came before the first byte."""
-    headers = {}
-    if error.retry_after is not None:
-        headers["retry-after"] = str(max(1, round(error.retry_after)))  # whole seconds: SDKs ignore 0
+    headers = error_headers(error)
     if error.status == 413:
         headers["connection"] = "close"  # the rest of the body is not read
     return json_response({"error": error_body(error)}, status=error.status, headers=headers)
@@ -42,16 +47,16 @@ def internal_error(request_id: str) -> RequestError:
     )
 
 
-async def on_request_error(request: Request, error: Exception) -> Response:
+async def on_request_error(connection: HTTPConnection, error: Exception) -> Response:
     """Starlette's handler for `RequestError`."""
     assert isinstance(error, RequestError)
     return error_response(error)
 
 
-async def on_http_exception(request: Request, error: Exception) -> Response:
+async def on_http_exception(connection: HTTPConnection, error: Exception) -> Response:
     """Starlette's handler for what its router refuses: unknown paths (404) and methods (405)."""
     assert isinstance(error, HTTPException)
-    where = f"{request.method} {request.url.path}"
+    where = f"{connection.scope.get('method', 'WebSocket')} {connection.url.path}"
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         message = f"Method not allowed: {where}. Allowed: {allowed}."
