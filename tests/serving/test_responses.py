@@ -30,7 +30,7 @@ def ask(input: Any = "Hi", **fields: Any) -> dict[str, Any]:
     return {"model": "scripted", "input": input, **fields}
 
 
-def post(body: dict[str, Any], engine: Any = None) -> Answer:
+def post(body: dict[str, Any] | bytes, engine: Any = None) -> Answer:
     async def main() -> Answer:
         async with asyncio.timeout(30), client_of(engine or ScriptedEngine()) as client:
             return await client.post(PATH, body)
@@ -38,7 +38,7 @@ def post(body: dict[str, Any], engine: Any = None) -> Answer:
     return asyncio.run(main())
 
 
-def refused(body: dict[str, Any], engine: Any = None) -> dict[str, Any]:
+def refused(body: dict[str, Any] | bytes, engine: Any = None) -> dict[str, Any]:
     answer = post(body, engine)
     assert answer.status == 400, answer.body
     return answer.error
@@ -136,6 +136,24 @@ def test_a_call_that_was_cut_is_not_shown_again() -> None:
     ]
 
 
+def test_an_output_of_a_call_that_was_cut_is_refused() -> None:
+    cut = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a', "status": "incomplete"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    assert refused(ask([cut, output]))["param"] == "input[1].call_id"
+
+
+def test_thoughts_between_text_and_call_go_with_the_call() -> None:
+    items = [
+        {"role": "assistant", "content": "Hm."},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Call."}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"role": "user", "content": "x"},
+    ]
+    first, second, _ = planned(ask(items)).messages
+    assert first == {"role": "assistant", "content": "Hm."}
+    assert (second["reasoning_content"], len(second["tool_calls"])) == ("Call.", 1)
+
+
 @pytest.mark.parametrize(
     ("item", "param"),
     [
@@ -194,25 +212,26 @@ def test_functions_are_offered_and_what_only_others_can_run_is_not() -> None:
     assert list(plan.tools) == [
         Tool("weather", "of a city", WEATHER["parameters"], True),
         Tool("clock", "", {"type": "object"}, False),
-        Tool("read", "", {}, False),
+        Tool("disk__read", "", {}, False),
     ]
     assert plan.choice == ToolChoice("auto", (), False)
 
 
 def test_a_function_of_a_namespace_is_called_with_it() -> None:
     tools = [
+        {"type": "namespace", "name": "disk", "tools": [{**CLOCK, "name": "read"}]},
         {**CLOCK, "name": "read"},
-        {"type": "namespace", "name": "disk", "tools": [{**CLOCK, "name": "read"}, {**CLOCK, "name": "list"}]},
+        {"type": "namespace", "name": "tape", "tools": [{**CLOCK, "name": "read"}]},
     ]
     replayed = {"type": "function_call", "call_id": "c", "name": "read", "namespace": "disk", "arguments": "{}"}
-    engine = marked_engine("<call disk__read>{}</call><call list>{}</call><call read>{}</call>")
+    engine = marked_engine("<call disk__read>{}</call><call tape__read>{}</call><call read>{}</call>")
     answer = post(ask([{"role": "user", "content": "x"}, replayed], tools=tools), engine).json()
     assert [(item["name"], item.get("namespace")) for item in answer["output"]] == [
         ("read", "disk"),
-        ("list", "disk"),
+        ("read", "tape"),
         ("read", None),
     ]
-    assert [tool.name for tool in engine.chat.planned[0].tools] == ["read", "disk__read", "list"]
+    assert [tool.name for tool in engine.chat.planned[0].tools] == ["disk__read", "read", "tape__read"]
     assert engine.chat.planned[0].messages[1]["tool_calls"][0]["function"]["name"] == "disk__read"
 
 
@@ -227,6 +246,9 @@ def test_strictness_that_nobody_asked_for_gives_way() -> None:
     assert planned(ask(tools=[silent])).tools[0].strict is True
     plan = planned(ask(tools=[silent, WEATHER]), marked_engine("fine", refuse_strict=["f"]))
     assert [tool.strict for tool in plan.tools] == [False, True]
+    update = {"type": "additional_tools", "tools": [{**silent, "strict": True}]}
+    overridden = ask([update, {"role": "user", "content": "x"}], tools=[silent])
+    assert refused(overridden, marked_engine("fine", refuse_strict=["f"]))["param"] == "tools"
     error = refused(ask(tools=[{**silent, "strict": True}]), marked_engine("fine", refuse_strict=["f"]))
     assert error["param"] == "tools"
 
@@ -238,7 +260,7 @@ def test_strictness_that_nobody_asked_for_gives_way() -> None:
         ("auto", ToolChoice()),
         ("none", ToolChoice("none")),
         ("required", ToolChoice("required")),
-        ({"type": "function", "name": "clock"}, ToolChoice("required", ("clock",))),
+        ({"type": "function", "name": "clock"}, ToolChoice("required", ("clock",), parallel=False)),
         (allowed("required", function("weather"), {"type": "web_search"}), ToolChoice("required", ("weather",))),
         (allowed("auto", function("clock")), ToolChoice("auto", ("clock",))),
         (allowed("auto", {"type": "web_search"}), ToolChoice("none")),
@@ -254,7 +276,7 @@ def test_a_choice_of_tools(choice: Any, meant: ToolChoice) -> None:
         ({"tools": {}}, "tools"),
         ({"tools": [{}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "name": "no spaces"}]}, "tools[0].name"),
-        ({"tools": [{"type": "function", "name": "n" * 65}]}, "tools[0].name"),
+        ({"tools": [{"type": "function", "name": "n" * 129}]}, "tools[0].name"),
         ({"tools": [{**CLOCK, "parameters": []}]}, "tools[0].parameters"),
         ({"tools": [{**CLOCK, "strict": "yes"}]}, "tools[0].strict"),
         ({"tools": [CLOCK, CLOCK]}, "tools[1].name"),
@@ -287,6 +309,20 @@ def test_a_choice_of_tools(choice: Any, meant: ToolChoice) -> None:
 )  # fmt: skip
 def test_a_bad_field_of_a_response_is_named(fields: dict[str, Any], param: str) -> None:
     assert refused(ask(**fields))["param"] == param
+
+
+@pytest.mark.parametrize("where", ["input", "tools", "tool_choice", "text.format.schema"])
+@pytest.mark.parametrize("levels", [110, *range(930, 990, 5)])
+def test_what_is_nested_too_deeply_is_refused_and_not_found_out_later(where: str, levels: int) -> None:
+    deep: Any = {"deep": 0}
+    body = {
+        "input": ask([{"role": "user", "content": "x", "extra": deep}]),
+        "tools": ask(tools=[{**CLOCK, "parameters": deep}], tool_choice="none"),
+        "tool_choice": ask(tools=[CLOCK], tool_choice={"type": "function", "name": "clock", "extra": deep}),
+        "text.format.schema": ask(text={"format": {"type": "json_schema", "name": "n", "schema": deep}}),
+    }[where]
+    raw = json.dumps(body).replace('"deep": 0', '"deep": ' + "[" * levels + "]" * levels)
+    assert refused(raw.encode(), marked_engine("x"))["param"] in (where, None)  # None: it could not even be read
 
 
 # ---- format and options ------------------------------------------------------------------------------------------
@@ -453,16 +489,18 @@ def test_what_does_not_fit_is_refused_unless_it_may_be_cut() -> None:
         assert (error["code"], error["param"]) == ("context_length_exceeded", "input")
 
 
-def test_truncation_drops_the_oldest_and_no_more_than_it_must() -> None:
+@pytest.mark.parametrize("limit", range(1, 300, 40))
+def test_truncation_drops_the_oldest_and_no_more_than_it_must(limit: int) -> None:
     engine = ScriptedEngine()
-    answer = post(ask(long_conversation(30), truncation="auto", max_output_tokens=50, instructions="Be brief."), engine)
+    body = ask(long_conversation(30), truncation="auto", max_output_tokens=limit, instructions="Be brief.")
+    answer = post(body, engine)
     assert answer.status == 200
     prompt = bytes(engine.requests[0].prompt_ids).decode()
     assert prompt.startswith("<system>Be brief.<system>Rules.<")
     assert prompt.endswith("<user>the last")
-    assert f"question {29}" in prompt
+    assert "question 29" in prompt
     assert "question 0" not in prompt
-    assert engine.max_context - 250 < len(prompt) + 50 <= engine.max_context
+    assert engine.max_context - 250 < len(prompt) + limit <= engine.max_context
     assert answer.json()["truncation"] == "auto"
 
 

@@ -312,6 +312,23 @@ def test_a_response_in_progress_can_be_cancelled_from_another_connection(fields:
     run(test, engine)
 
 
+def test_nobody_else_sees_or_cancels_what_is_in_progress() -> None:
+    engine = marked_engine("Hello there", paced=True)
+    mine = {"x-api-key": "mine"}
+
+    async def test(client: Client) -> None:
+        request = asyncio.create_task(client.post(PATH, ask(), headers=mine))
+        while not client.app.state.responses_in_progress:
+            await asyncio.sleep(0)
+        (response_id,) = client.app.state.responses_in_progress
+        await cannot_be_found(client, response_id, headers={"x-api-key": "theirs"})
+        assert (await client.get(f"{PATH}/{response_id}", headers=mine)).status == 200
+        engine.allow(None)
+        assert (await request).json()["status"] == "completed"
+
+    run(test, engine, isolation=Isolation.KEY)
+
+
 def test_a_response_that_waits_for_its_slot_can_be_cancelled() -> None:
     engine = ScriptedEngine("Hello", num_slots=1, paced=True)
 

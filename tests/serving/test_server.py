@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -166,3 +167,25 @@ def test_a_slow_reader_of_a_real_socket_gets_everything() -> None:
             body = "".join(answer.iter_text())
         assert body.endswith("data: [DONE]\n\n")
         assert body.count('"content":"') < 30_000
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system cannot end stalled connections")
+def test_a_reader_that_stalls_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not read fills the buffers on the way; its request is cancelled then, and others are served."""
+    monkeypatch.setattr("ultrafast.serving.server.STALL_S", 0.3)
+    script = "0123456789" * 20_000
+    engine = ScriptedEngine(script, paced=True)
+    engine.max_context = len(script) + 100
+    ask = {**ASK, "logprobs": True, "top_logprobs": 20, "max_tokens": len(script) - 1}
+    body = json.dumps(ask).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    with served(engine) as server, socket.socket() as stalled:
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stalled.connect(("127.0.0.1", server.port))
+        stalled.sendall(head + body)
+        server.wait_for(lambda stats: stats["running"] == 1)
+        engine.allow(6_000)  # of 2 kB each; it can never end by itself
+        server.wait_for(lambda stats: stats["running"] == 0, limit_s=30)
+        engine.allow(None)
+        other = httpx.post(f"{server.url}/chat/completions", json={**ASK, "stream": False, "max_tokens": 10})
+        assert other.json()["choices"][0]["message"]["content"] == text_of(10, script)

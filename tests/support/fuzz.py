@@ -86,13 +86,15 @@ def valid_body(path: str, model: str, rng: random.Random) -> dict[str, Any]:
     ]
     if path == RESPONSES:
         return common | {
-            "input": rng.choice(["Hi", messages]),
+            "input": rng.choice(["Hi", messages, [*messages, *_ITEMS]]),
             "instructions": "Short.",
             "max_output_tokens": 4,
             "include": ["message.output_text.logprobs"],
             "text": {"format": {"type": "text"}, "verbosity": "low"},
             "reasoning": {"effort": "low", "summary": "auto"},
-            "truncation": "disabled",
+            "truncation": rng.choice(["disabled", "auto"]),
+            "previous_response_id": None,
+            "prompt_cache_options": {"prewarm": False},
             "background": False,
         }
     return common | {
@@ -113,6 +115,20 @@ def valid_body(path: str, model: str, rng: random.Random) -> dict[str, Any]:
         "prediction": {"type": "content", "content": rng.choice(["Hi 🚀", parts[:1]])},
         "response_format": {"type": "text"},
     }
+
+
+_ITEMS: list[dict[str, Any]] = [
+    {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+    {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"},
+    {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "fine"}]},
+    {"type": "custom_tool_call", "call_id": "d", "name": "g", "input": "x", "namespace": "n"},
+    {"type": "custom_tool_call_output", "call_id": "d", "output": "fine"},
+    {"type": "item_reference", "id": "rs_1"},
+    {"type": "additional_tools", "role": "developer", "tools": [{"type": "web_search"}]},
+    {"type": "configuration_update", "text": {"format": {"type": "text"}}},
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}], "phase": None},
+]
+"""Items of a Responses conversation, of every kind."""
 
 
 def fuzzed(path: str, model: str, rng: random.Random) -> bytes:

@@ -27,6 +27,7 @@ from ultrafast.serving.wire.socket import Sockets
 
 _BACKLOG = 2048
 _SLOW_READER_S = 10  # how long, after the last token, a client may take to read it before a drain cuts it off
+STALL_S = 60.0  # how long a client may take nothing of what was sent to it
 _KEEP_ALIVE_S = 75  # longer than the pools of common clients keep a connection, so that it is they who close it
 _WHAT_TO_DO = {
     errno.EADDRINUSE: "stop what uses it, or choose another with --port",
@@ -50,6 +51,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         if os.name == "posix":  # elsewhere the option would let two servers share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _drop_stalled(listener)
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
@@ -57,6 +59,15 @@ def bind(host: str, port: int) -> socket.socket:
         what_to_do = _WHAT_TO_DO.get(error.errno or 0, "give an address of this machine with --host")
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; {what_to_do}") from None
     return listener
+
+
+def _drop_stalled(listener: socket.socket) -> None:
+    """Have the system end connections whose peer takes nothing for `STALL_S`: nothing in the process can abort them.
+
+    Connections inherit it. Where a system has no such option, its own retransmission limits hold.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALL_S * 1000))
 
 
 def run(

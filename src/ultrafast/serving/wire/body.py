@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from ultrafast.errors import RequestError
 
 MAX_BODY = 8 * 1024 * 1024  # bytes; the longest context in use, as text, is a tenth of it
+MAX_DEPTH = 100  # levels of lists and objects in a part of a body that is kept as it is
 BODY_TIMEOUT_S = 60.0  # for the whole body: a client that sends a byte a minute holds nothing for long
 
 T = TypeVar("T")
@@ -79,6 +80,20 @@ def convert(value: Any, type: type[T], where: str) -> T:
         return msgspec.convert(value, type)
     except msgspec.ValidationError as error:
         raise _field_error(str(error), where) from None
+
+
+def refuse_deep(value: Any, where: str) -> None:
+    """Refuse a value that is repeated or kept and has more than `MAX_DEPTH` levels: not all that reads can write it."""
+    if _is_deeper(value, MAX_DEPTH):
+        raise refuse(where, f"'{where}' is nested more than {MAX_DEPTH} levels deep.")
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    if levels == 0:
+        return True
+    return any(_is_deeper(child, levels - 1) for child in (value.values() if isinstance(value, dict) else value))
 
 
 def refuse(param: str, message: str) -> RequestError:

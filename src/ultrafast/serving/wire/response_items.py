@@ -97,16 +97,21 @@ def read_input(sent: str | Sequence[Item], history: Sequence[Item]) -> list[Item
     if isinstance(sent, str):
         sent = [{"role": "user", "content": sent}]
     items: list[Item] = []
+    by_id = {item["id"]: item for item in history}
+    calls = {_call_of(item) for item in history}
     for index, item in enumerate(sent):
         where = f"input[{index}]"
         kind = _kind(item, where)
         if kind == "item_reference":
-            items.append(_referenced(item, [*history, *items], where))
+            items.append(_referenced(item, by_id, where))
         else:
             complete = _complete(item, kind, where)
-            if kind in OUTPUTS:
-                _check_output(complete, [*history, *items], where)
+            if kind in OUTPUTS and (OUTPUTS[kind], complete["call_id"]) not in calls:  # no template could show it
+                call_id = complete["call_id"][:64]
+                raise refuse(f"{where}.call_id", f"There is no {OUTPUTS[kind]} before it with call_id {call_id!r}.")
             items.append(complete)
+            by_id[complete["id"]] = complete
+            calls.add(_call_of(complete))
     return items
 
 
@@ -189,25 +194,22 @@ def _text_part(type: str, text: str) -> dict[str, Any]:
     return {"type": type, "text": text} | ({"annotations": []} if type == "output_text" else {})
 
 
-def _referenced(item: Item, before: Sequence[Item], where: str) -> Item:
+def _referenced(item: Item, by_id: Mapping[str, Item], where: str) -> Item:
     wanted = convert(item, _Item, where).id
-    for other in reversed(before):
-        if other["id"] == wanted:
-            return other
-    raise refuse(
-        f"{where}.id",
-        f"Item {str(wanted)[:64]!r} is not part of this conversation; references find items of earlier turns, "
-        "through 'previous_response_id'.",
-    )
+    if wanted is None or wanted not in by_id:
+        raise refuse(
+            f"{where}.id",
+            f"Item {str(wanted)[:64]!r} is not part of this conversation; references find items of earlier turns, "
+            "through 'previous_response_id'.",
+        )
+    return by_id[wanted]
 
 
-def _check_output(item: Item, before: Sequence[Item], where: str) -> None:
-    """Refuse an output without its call: no template could show it."""
-    called = OUTPUTS[item["type"]]
-    for other in reversed(before):
-        if other["type"] == called and other["call_id"] == item["call_id"] and other.get("status") != "incomplete":
-            return
-    raise refuse(f"{where}.call_id", f"There is no {called} before it with call_id {item['call_id'][:64]!r}.")
+def _call_of(item: Item) -> tuple[str, str] | None:
+    """The kind of a call and its ``call_id``, if it is one and can be answered."""
+    if item["type"] not in OUTPUTS.values() or item.get("status") == "incomplete":
+        return None
+    return item["type"], item["call_id"]
 
 
 def _thought(item: Item) -> str:

@@ -146,7 +146,7 @@ class ResponseRun:
 
     def cancel(self) -> bool:
         """End it now, as ``cancelled``; False if it has ended already."""
-        if self._status != "in_progress" or all(stream.ended for stream in self.streams):
+        if all(stream.ended for stream in self.streams):
             return False
         self._status = "cancelled"
         for stream in self.streams:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -32,6 +33,11 @@ __all__ = [
     "previous_not_found",
     "stored_turn",
 ]
+
+
+_MANY_ITEMS = 500  # some milliseconds of Python
+
+T = TypeVar("T")
 
 
 async def create_response(request: Request) -> Response:
@@ -106,7 +112,9 @@ async def begin_response(
         RequestError: with the field at fault, or the refusal of the engine.
     """
     loop = loop_of(connection.app.state.loops, ask.model)
-    asked = read(ask, previous.items if previous else ())
+    history = previous.items if previous else ()
+    is_long = len(history) + (len(ask.input) if isinstance(ask.input, list) else 1) > _MANY_ITEMS
+    asked = await _apart(is_long, read, ask, history)
     size = body_size if previous is None else LARGE_BODY  # what it continues may be as long as a prompt can be
     try:
         running: Running | None = await _submit(
@@ -127,7 +135,8 @@ async def _submit(
     """Have the engine take up a request, as strictly and as much of it as it can."""
 
     async def attempt(asked: Asked, items: Sequence[Item]) -> Running:
-        return await run(connection, loop, asked.job(items), request_id=request_id, body_size=body_size, whole=whole)
+        job = await _apart(len(items) > _MANY_ITEMS, asked.job, items)
+        return await run(connection, loop, job, request_id=request_id, body_size=body_size, whole=whole)
 
     async def strict_if_possible(items: Sequence[Item]) -> Running:
         try:
@@ -143,6 +152,11 @@ async def _submit(
         if asked.ask.truncation != "auto":
             raise
         return await strict_if_possible(await asyncio.to_thread(shortened, loop, asked))
+
+
+async def _apart(is_long: bool, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function; on a thread if it would hold up other requests."""
+    return await asyncio.to_thread(function, *arguments) if is_long else function(*arguments)
 
 
 async def _frames(making: ResponseRun) -> AsyncIterator[bytes]:

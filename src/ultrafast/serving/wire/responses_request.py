@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from ultrafast.errors import RequestError
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
-from ultrafast.serving.wire.body import convert, refuse, unsupported
+from ultrafast.serving.wire.body import convert, refuse, refuse_deep, unsupported
 from ultrafast.serving.wire.chat_request import (
     CacheSalt,
     Count,
@@ -24,7 +24,8 @@ from ultrafast.serving.wire.chat_request import (
     TopP,
 )
 from ultrafast.serving.wire.response_items import Item, read_input, to_messages
-from ultrafast.serving.wire.response_tools import Offered, offered_tools, tool_choice
+from ultrafast.serving.wire.response_tools import Offered, offered_tools
+from ultrafast.serving.wire.tools import choice_of
 from ultrafast.types import OutputFormat, SamplingParams, ToolChoice
 
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
@@ -179,6 +180,10 @@ def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
             raise unsupported(name, f"'{name}'")
     if ask.input is None and ask.previous_response_id is None and not ask.warms_up:
         raise RequestError("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
+    own = ask.text.format if ask.text else None
+    kept = {"input": ask.input, "tools": ask.tools, "tool_choice": ask.tool_choice}
+    for name, value in [*kept.items(), ("text.format.schema", own and own.schema)]:
+        refuse_deep(value, name)
     new = read_input(ask.input or [], history)
     tools = [(tool, f"tools[{index}]") for index, tool in enumerate(ask.tools or ())]
     updated = TextFormat("text")
@@ -190,7 +195,9 @@ def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
             updated = _checked(convert(item["text"], TextConfig, f"{where}.text").format or updated, f"{where}.text")
     own = ask.text.format if ask.text else None
     offered = offered_tools(tools)
-    choice = tool_choice(ask.tool_choice, offered, parallel=ask.parallel_tool_calls is not False)
+    choice = choice_of(
+        ask.tool_choice, [*offered.tools.values()], "tool_choice", nested=False, parallel=ask.parallel_tool_calls
+    )
     text_format = updated if own is None else _checked(own, "text")
     return Asked(ask, history, new, offered, choice, text_format, tier_of(ask.service_tier))
 
