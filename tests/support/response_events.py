@@ -11,14 +11,14 @@ _LIFECYCLE = {
     "response.incomplete",
     "response.failed",
 }
-_TERMINAL = _LIFECYCLE - {"response.created", "response.in_progress"}
+TERMINAL = _LIFECYCLE - {"response.created", "response.in_progress"}
 
 
 def check_events(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Check order, numbers and identities of the events; returns the final response."""
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
-    assert [event["type"] in _TERMINAL for event in events] == [False] * (len(events) - 1) + [True]
+    assert [event["type"] in TERMINAL for event in events] == [False] * (len(events) - 1) + [True]
     responses = [event["response"] for event in events if event["type"] in _LIFECYCLE]
     assert len({response["id"] for response in responses}) == 1
     assert len({response["service_tier"] for response in responses}) == 1

@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
 
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.errors import RequestError
@@ -29,6 +30,7 @@ from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.completions import create_completion
 from ultrafast.serving.wire.responses import ResponseRun, create_response
+from ultrafast.serving.wire.socket import Sockets, respond_over_websocket
 from ultrafast.serving.wire.stored import (
     cancel_response,
     count_input_tokens,
@@ -76,6 +78,7 @@ def create_app(
             Route("/v1/chat/completions", create_chat_completion, methods=["POST"]),
             Route("/v1/completions", create_completion, methods=["POST"]),
             Route("/v1/responses", create_response, methods=["POST"]),
+            WebSocketRoute("/v1/responses", respond_over_websocket),
             Route("/v1/responses/input_tokens", count_input_tokens, methods=["POST"]),
             Route("/v1/responses/compact", refuse_compaction, methods=["POST"]),
             Route("/v1/responses/{response_id}", get_response),
@@ -88,12 +91,19 @@ def create_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
+    app.router.default = not_found
     app.state.loops = {loop.engine.model_id: loop for loop in loops}
     app.state.isolation = isolation
     app.state.store = store
     app.state.responses_in_progress = WeakValueDictionary[str, ResponseRun]()
+    app.state.sockets = Sockets()
     app.state.started = int(time.time())
     return app
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Where no route leads, for HTTP and upgrades alike."""
+    raise HTTPException(404)
 
 
 async def health(request: Request) -> Response:

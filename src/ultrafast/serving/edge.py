@@ -17,6 +17,7 @@ from ultrafast.serving.errors import error_response, internal_error
 _log = logging.getLogger(__name__)
 _OPENAI_VERSION = "2020-10-01"  # of the API; there has been but this one
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_HEADS = ("http.response.start", "websocket.accept", "websocket.http.response.start")  # the last refuses an upgrade
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 
 
@@ -39,7 +40,7 @@ class Edge:
         self._loopback_only = loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         arrived = time.perf_counter()
@@ -50,7 +51,7 @@ class Edge:
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
-            if message["type"] == "http.response.start":
+            if message["type"] in _HEADS:
                 started = True
                 out = MutableHeaders(scope=message)
                 out["x-request-id"] = request_id

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ultrafast.errors import RequestError
@@ -53,16 +53,16 @@ def internal_error(request_id: str) -> RequestError:
     )
 
 
-async def on_request_error(request: Request, error: Exception) -> Response:
+async def on_request_error(connection: HTTPConnection, error: Exception) -> Response:
     """Starlette's handler for `RequestError`."""
     assert isinstance(error, RequestError)
     return error_response(error)
 
 
-async def on_http_exception(request: Request, error: Exception) -> Response:
+async def on_http_exception(connection: HTTPConnection, error: Exception) -> Response:
     """Starlette's handler for what its router refuses: unknown paths (404) and methods (405)."""
     assert isinstance(error, HTTPException)
-    where = f"{request.method} {request.url.path}"
+    where = f"{connection.scope.get('method', 'WebSocket')} {connection.url.path}"
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         message = f"Method not allowed: {where}. Allowed: {allowed}."

@@ -22,6 +22,8 @@ from ultrafast.serving.app import create_app
 from ultrafast.serving.edge import is_loopback
 from ultrafast.serving.isolation import Isolation
 from ultrafast.serving.store import ResponseStore
+from ultrafast.serving.upgrade import MAX_FRAME, PING_S, PONG_S, WebSocketProtocol
+from ultrafast.serving.wire.socket import Sockets
 
 _BACKLOG = 2048
 _SLOW_READER_S = 10  # how long, after the last token, a client may take to read it before a drain cuts it off
@@ -104,11 +106,16 @@ class Server(uvicorn.Server):
         store: ResponseStore | None = None,
     ) -> None:
         loopback_only = is_loopback(listener.getsockname()[0])
+        app = create_app(loops, loopback_only=loopback_only, isolation=isolation, store=store)
         super().__init__(
             uvicorn.Config(
-                create_app(loops, loopback_only=loopback_only, isolation=isolation, store=store),
+                app,
                 lifespan="on",
-                ws="none",
+                ws=WebSocketProtocol,
+                ws_max_size=MAX_FRAME,
+                ws_ping_interval=PING_S,
+                ws_ping_timeout=PONG_S,
+                ws_per_message_deflate=False,  # an offer of it is declined: it costs time and memory on every event
                 access_log=False,
                 log_level="warning",
                 server_header=False,
@@ -120,6 +127,7 @@ class Server(uvicorn.Server):
             )
         )
         self._loops = loops
+        self._sockets: Sockets = app.state.sockets
         self._listener = listener
         self._started_at = started_at
         self._event_loop: asyncio.AbstractEventLoop | None = None
@@ -164,5 +172,8 @@ class Server(uvicorn.Server):
         self._drain = asyncio.create_task(self._drain_and_stop())
 
     async def _drain_and_stop(self) -> None:
+        sockets = asyncio.create_task(self._sockets.drain())
         await asyncio.gather(*(loop.drain() for loop in self._loops))
+        await asyncio.wait([sockets], timeout=_SLOW_READER_S)
+        sockets.cancel()
         self._stop.set()
