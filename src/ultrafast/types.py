@@ -86,6 +86,7 @@ class TokenDelta:
     logprobs: Sequence[TokenLogprob] | None = None  # one per token id when asked for
     finish_reason: FinishReason | None = None  # set on the last delta only
     stop: str | None = None  # the stop string that ended it; on the last delta only
+    prompt_logprobs: Sequence[TokenLogprob] | None = None  # of the prompt's second token and on; on the first only
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 from support.asgi import Answer, Client
 
 CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
 RESPONSES = "/v1/responses"
 
 _AT_ONCE = 20
@@ -97,25 +98,49 @@ def valid_body(path: str, model: str, rng: random.Random) -> dict[str, Any]:
             "prompt_cache_options": {"prewarm": False},
             "background": False,
         }
-    return common | {
-        "messages": messages,
+    common |= {
         "max_tokens": 4,
-        "max_completion_tokens": 5,
         "n": 2,
         "top_k": 5,
         "min_p": 0.05,
         "repetition_penalty": 1.1,
         "seed": 1,
         "stop": ["\n", "END"],
-        "logprobs": True,
         "presence_penalty": 0.5,
         "frequency_penalty": -0.5,
         "logit_bias": {"5": 1.5},
         "stream_options": {"include_usage": True},
+    }
+    if path == COMPLETIONS:
+        return common | {
+            "prompt": rng.choice(["Hi 🚀", ["Hi", "Ho"], [72, 105], [[72, 105], [72]]]),
+            "echo": rng.random() < 0.5,
+            "logprobs": rng.choice([None, 0, 5]),
+            "best_of": 2,
+            "suffix": None,
+        }
+    return common | {
+        "messages": [*messages, *(_CALLS if rng.random() < 0.5 else [])],
+        "max_completion_tokens": 5,
+        "logprobs": True,
+        "parallel_tool_calls": True,
+        "reasoning_effort": "low",
         "prediction": {"type": "content", "content": rng.choice(["Hi 🚀", parts[:1]])},
         "response_format": {"type": "text"},
     }
 
+
+_CALLS: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
+        "reasoning_content": "Hm.",
+    },
+    {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "fine"}]},
+    {"role": "assistant", "content": None, "function_call": {"name": "g", "arguments": "{}"}},
+    {"role": "function", "name": "g", "content": "fine"},
+]
+"""The end of a Chat conversation with calls."""
 
 _ITEMS: list[dict[str, Any]] = [
     {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
@@ -203,7 +228,7 @@ async def fuzz(client: Client, model: str, *, num_bodies: int, seed: int) -> Cou
     async def sender() -> None:
         for number in numbers:
             rng = random.Random(f"{seed} {number}")
-            path = rng.choice([CHAT, RESPONSES])
+            path = rng.choice([CHAT, COMPLETIONS, RESPONSES])
             body = fuzzed(path, model, rng)
             try:
                 async with asyncio.timeout(_LIMIT_S):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +31,7 @@ class ByteTokenizer:
 
     vocab_size = VOCAB_SIZE
     longest_token = 1
+    bos_id = None
     strips_leading_space = False
 
     def is_special(self, token_id: int) -> bool:
@@ -39,8 +40,14 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
+    def decode(self, ids: Iterable[int]) -> str:
+        return bytes(ids).decode("utf-8", "replace")
+
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id])
+
+    def is_special(self, token_id: int) -> bool:
+        return False
 
 
 class ScriptedSequence:
@@ -68,9 +75,15 @@ class ScriptedSequence:
         )
 
     def next_delta(self) -> TokenDelta:
+        params = self.request.params
+        of_prompt = None
+        if self.request.prompt_logprobs is not None and not self.num_generated:
+            of_prompt = [_scripted_logprob(t, self.request.prompt_logprobs) for t in self.request.prompt_ids[1:]]
+        if params.max_tokens == 0:
+            self.finish_reason = FinishReason.LENGTH
+            return TokenDelta("", [], None, self.finish_reason, prompt_logprobs=of_prompt)
         token = self._script[self.num_generated]
         self.num_generated += 1
-        params = self.request.params
         if self.num_generated == len(self._script):
             self.finish_reason = FinishReason.STOP
         elif self.num_generated == params.max_tokens:
@@ -82,13 +95,19 @@ class ScriptedSequence:
             self.finish_reason = FinishReason.STOP
         logprobs = None
         if params.logprobs is not None:
-            top = tuple((other % VOCAB_SIZE, -1.0 - other) for other in range(params.logprobs))
-            logprobs = [TokenLogprob(token, -0.5, top)]
-        return TokenDelta(text, [token], logprobs, self.finish_reason, self._detokenizer.stop)
+            logprobs = [_scripted_logprob(token, params.logprobs)]
+        return TokenDelta(
+            text, [token], logprobs, self.finish_reason, self._detokenizer.stop, prompt_logprobs=of_prompt
+        )
 
     def rest(self) -> str:
         """What is left of a character that will not be completed."""
         return self._detokenizer.flush()
+
+
+def _scripted_logprob(token: int, num_top: int) -> TokenLogprob:
+    top = tuple((other % VOCAB_SIZE, -1.0 - other) for other in range(num_top))
+    return TokenLogprob(token, -0.5, top)
 
 
 def with_tiers(**changes: dict[str, Any]) -> Tiers:
@@ -155,10 +174,14 @@ class ScriptedEngine:
     def encode_prompt(self, prompt: Prompt, *, tools: Any = None) -> list[int]:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
+        if all(isinstance(item, int) for item in prompt):
+            return [*prompt]  # type: ignore[list-item]
         text = "".join(f"<{m['role']}>{m['content']}" for m in prompt if isinstance(m, Mapping))
         return self.tokenizer.encode(text)
 
     def check(self, request: GenerateRequest) -> None:
+        if not request.prompt_ids or not all(0 <= token < VOCAB_SIZE for token in request.prompt_ids):
+            raise RequestError("no tokens, or no such token", param="prompt")
         needed = len(request.prompt_ids) + (request.params.max_tokens or 1)
         if needed > self.max_context:
             param = "max_tokens" if len(request.prompt_ids) < self.max_context else None

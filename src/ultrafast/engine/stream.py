@@ -181,6 +181,7 @@ def merge(deltas: list[TokenDelta]) -> TokenDelta:
         logprobs=[entry for d in deltas for entry in d.logprobs or ()] if with_logprobs else None,
         finish_reason=deltas[-1].finish_reason,
         stop=deltas[-1].stop,
+        prompt_logprobs=deltas[0].prompt_logprobs,
     )
 
 

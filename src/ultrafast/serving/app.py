@@ -29,6 +29,7 @@ from ultrafast.serving.lanes import list_tiers
 from ultrafast.serving.operations import get_document
 from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire.chat import create_chat_completion
+from ultrafast.serving.wire.completions import create_completion
 from ultrafast.serving.wire.responses import ResponseRun, create_response
 from ultrafast.serving.wire.socket import Sockets, respond_over_websocket
 from ultrafast.serving.wire.stored import (
@@ -77,6 +78,7 @@ def create_app(
             Route("/v1/models/{model:path}", get_model),
             Route("/v1/tiers", list_tiers),
             Route("/v1/chat/completions", create_chat_completion, methods=["POST"]),
+            Route("/v1/completions", create_completion, methods=["POST"]),
             Route("/v1/responses", create_response, methods=["POST"]),
             WebSocketRoute("/v1/responses", respond_over_websocket),
             Route("/v1/responses/input_tokens", count_input_tokens, methods=["POST"]),

@@ -101,47 +101,38 @@ def choices(params: SamplingParams, *, n: int, seed: int | None) -> list[Samplin
 
 
 async def run(
-    connection: HTTPConnection, loop: EngineLoop, job: Job, *, request_id: str, body_size: int, whole: bool
+    connection: HTTPConnection, loop: EngineLoop, *jobs: Job, request_id: str, body_size: int, whole: bool
 ) -> Running:
-    """Render, tokenise, check and submit; all choices or none.
+    """Render, tokenise, check and submit; all choices of all jobs or none.
 
     Args:
-        connection: that brought the job: it says who the job shares caches with.
+        connection: that brought the jobs: it says who they share caches with.
         loop: of the model.
-        job: what to do.
-        request_id: what whoever watches the engine knows it by.
-        body_size: bytes that the job came in.
+        jobs: what to do: one, or several of the same tier that differ in their prompts.
+        request_id: what whoever watches the engine knows them by.
+        body_size: bytes that the jobs came in.
         whole: see `EngineLoop.submit_all`.
 
     Raises:
         RequestError: with the wire's name of the field at fault.
     """
-    with _wire_names(job.fields):
-        if body_size < LARGE_BODY and not job.tools and job.output.kind == "text":
-            prepared = _prepare(loop, job)
-        else:
-            prepared = await asyncio.to_thread(_prepare, loop, job)
-        domain = cache_domain(connection, tier=job.tier, salt=job.cache_salt)
-        requests = [
-            GenerateRequest(
-                prepared.prompt_ids,
-                params,
-                job.tier,
-                overflow=job.overflow,
-                prediction=prepared.prediction,
-                cache_salt=domain,
-                grammar=prepared.grammar,
-                prompt_logprobs=job.prompt_logprobs,
-                deadline_s=job.deadline_s,
-                id=request_id,
-            )
-            for params in job.params
-        ]
+    requests: list[GenerateRequest] = []
+    parsers: list[AnswerParser] = []
+    tier = jobs[0].tier
+    with _wire_names(jobs[0].fields):
+        for job in jobs:
+            if body_size < LARGE_BODY and not job.tools and job.output.kind == "text":
+                prepared = _prepare(loop, job)
+            else:
+                prepared = await asyncio.to_thread(_prepare, loop, job)
+            domain = cache_domain(connection, tier=tier, salt=job.cache_salt)
+            requests += _requests(job, prepared, domain=domain, request_id=request_id)
+            parsers += [prepared.parser() for _ in job.params]
         news = asyncio.Event()
-        connection.state.rate_limits = partial(rate_limits, loop, job.tier)
+        connection.state.rate_limits = partial(rate_limits, loop, tier)
         streams = await loop.submit_all(requests, news=news, whole=whole)
         connection.state.rate_limits = partial(rate_limits, loop, streams[0].tier)
-        return Running(streams, [prepared.parser() for _ in streams], news)
+        return Running(streams, parsers, news)
 
 
 def count_tokens(loop: EngineLoop, job: Job) -> int:
@@ -170,6 +161,25 @@ def _prepare(loop: EngineLoop, job: Job) -> _Prepared:
     plan = engine.chat.plan(job.prompt, tools=job.tools, choice=job.choice, output=job.output)  # type: ignore[arg-type]
     prompt_ids = engine.encode_prompt(plan.messages, tools=plan.tools)
     return _Prepared(prompt_ids, _encode_prediction(loop, job, len(prompt_ids)), plan.grammar, plan.parser)
+
+
+def _requests(job: Job, prepared: _Prepared, *, domain: str, request_id: str) -> list[GenerateRequest]:
+    """One a choice."""
+    return [
+        GenerateRequest(
+            prepared.prompt_ids,
+            params,
+            job.tier,
+            overflow=job.overflow,
+            prediction=prepared.prediction,
+            cache_salt=domain,
+            grammar=prepared.grammar,
+            prompt_logprobs=job.prompt_logprobs,
+            deadline_s=job.deadline_s,
+            id=request_id,
+        )
+        for params in job.params
+    ]
 
 
 def _encode_prediction(loop: EngineLoop, job: Job, prompt_tokens: int) -> list[int]:

@@ -183,7 +183,6 @@ def _fields(request: ChatRequest, output: OutputFormat) -> dict[str, str]:
         "tool_choice": choice,
         "output": "response_format",
         "grammar": tools if output.kind == "text" else "response_format",
-        "overflow": "service_tier_overflow",
     }
 
 

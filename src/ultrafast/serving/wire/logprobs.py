@@ -28,5 +28,9 @@ def logprob_entries(vocabulary: Vocabulary, logprobs: Sequence[TokenLogprob] | N
 def _entry(vocabulary: Vocabulary, token_id: int, logprob: float) -> dict[str, Any]:
     raw = vocabulary.token_bytes(token_id)
     # A token may be part of a character: ``bytes`` has it exactly, ``token`` shows what can be shown.
-    # The API has no -inf, JSON neither.
-    return {"token": raw.decode("utf-8", "replace"), "logprob": max(logprob, -9999.0), "bytes": list(raw)}
+    return {"token": raw.decode("utf-8", "replace"), "logprob": sayable(logprob), "bytes": list(raw)}
+
+
+def sayable(logprob: float) -> float:
+    """The API has no -inf, JSON neither."""
+    return max(logprob, -9999.0)
