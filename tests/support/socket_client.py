@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from websockets.client import ClientProtocol
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame
@@ -68,12 +69,10 @@ class Talk:
 
     def closed(self) -> int:
         """The code of the close that comes, with no event before it."""
-        try:
-            event = self.connection.recv(LIMIT_S)
-        except ConnectionClosed as closed:
-            assert closed.rcvd is not None
-            return closed.rcvd.code
-        raise AssertionError(f"not closed, but {event!r}")
+        with pytest.raises(ConnectionClosed) as closed:
+            self.connection.recv(LIMIT_S)
+        assert closed.value.rcvd is not None
+        return closed.value.rcvd.code
 
 
 @contextmanager
