@@ -223,6 +223,7 @@ class ScriptedEngine:
             "waiting": len(self._waiting),
             "free_blocks": blocks - len(self._running),
             "cached_blocks": 0,
+            "held_blocks": len(self._running),
             "num_blocks": blocks,
         }
 

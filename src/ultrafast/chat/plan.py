@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ultrafast.chat.answer import AnswerParser, PlainParser
+from ultrafast.chat.calls import CallParser
+from ultrafast.chat.generic import describe, with_instructions, without_tool_messages
+from ultrafast.chat.syntax import HERMES
 from ultrafast.errors import RequestError
 from ultrafast.types import Message, OutputFormat, Tool, ToolChoice
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +66,40 @@ class ChatFormat:
         Raises:
             RequestError: ``param`` is ``tools``, ``tool_choice``, ``output`` or ``messages``.
         """
-        if tools and choice.mode != "none":
-            raise RequestError("calling tools is not supported yet", param="tools", code="unsupported_parameter")
+        callable_tools = _callable(tools, choice)
         if output.kind != "text":
             raise RequestError(f"the output format {output.kind!r} is not supported yet", param="output")
-        return ChatPlan(messages, None, None, PlainParser)
+        messages = without_tool_messages(messages)
+        if not callable_tools:
+            return ChatPlan(messages, None, None, PlainParser)
+        messages = with_instructions(messages, describe([_nested(tool) for tool in tools]))
+        names = frozenset(tool.name for tool in callable_tools)
+        return ChatPlan(messages, None, None, partial(CallParser, HERMES, names, streams=True))
+
+
+def _callable(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
+    """The tools that an answer may call, after a look at their names."""
+    names: set[str] = set()
+    for index, tool in enumerate(tools):
+        if not _NAME.fullmatch(tool.name):
+            raise RequestError(
+                f"tools[{index}] is called {tool.name[:100]!r}; a name is 1 to 64 letters, digits, '_', '-' or '.'",
+                param="tools",
+            )
+        if tool.name in names:
+            raise RequestError(f"two tools are called {tool.name!r}", param="tools")
+        names.add(tool.name)
+    if choice.mode == "none":
+        return []
+    unknown = next((name for name in choice.names if name not in names), None)
+    if unknown is not None:
+        raise RequestError(f"there is no tool {unknown[:100]!r} among the tools", param="tool_choice")
+    if choice.mode == "required" and not tools:
+        raise RequestError("a tool is to be called, but there are no tools", param="tool_choice")
+    return [tool for tool in tools if not choice.names or tool.name in choice.names]
+
+
+def _nested(tool: Tool) -> dict[str, Any]:
+    """As templates expect it."""
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return {"type": "function", "function": function}

@@ -7,6 +7,7 @@ Without one, the tier's `Overflow` decides.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
@@ -33,6 +34,21 @@ class Ticket:
     asked: str
     admitted: str
     queued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a tier has room for.
+
+    Attributes:
+        limit: requests that it takes at once: its slots and its queue.
+        remaining: of these, those that it would take now.
+        reset_s: seconds until it has all of its room again, if requests go on as the last ones did: a guess.
+    """
+
+    limit: int
+    remaining: int
+    reset_s: float
 
 
 class Admission:
@@ -103,6 +119,16 @@ class Admission:
         with self._lock:
             return self._too_busy(ticket.admitted, f"no slot of {ticket.admitted} came free within {limit_s:g} s")
 
+    def room(self, tier: str) -> Room:
+        """What the tier has room for, its own overflow into ``default`` not counted."""
+        policy = self._policies[tier]
+        queue = policy.queue if policy.overflow is Overflow.QUEUE else 0
+        with self._lock:
+            limit = min(slots for _, slots, _ in self._limits(tier)) + queue
+            remaining = max(0, self._num_free(tier) + queue - self._waiting[tier])
+            turns = math.ceil(self._open[tier] / max(1, policy.slots))
+            return Room(limit, remaining, (self._length_s(tier) or _RETRY_S[0]) * turns)
+
     def num_open(self, tier: str) -> int:
         """Requests of the tier that run or wait."""
         return self._open[tier]
@@ -164,11 +190,14 @@ class Admission:
 
     def _retry_after(self, tier: str) -> float:
         """Seconds until those who wait now, and one more, have had a slot, if requests go on as the last ones did."""
-        lengths = self._lengths_s[tier]
-        mean_s = sum(lengths) / len(lengths) if lengths else 0.0
         turns = (self._waiting[tier] + 1) / max(1, self._policies[tier].slots)
         low, high = _RETRY_S
-        return min(max(low, mean_s * turns), high)
+        return min(max(low, self._length_s(tier) * turns), high)
+
+    def _length_s(self, tier: str) -> float:
+        """How long its last requests held their slots, on average."""
+        lengths = self._lengths_s[tier]
+        return sum(lengths) / len(lengths) if lengths else 0.0
 
 
 def _counted(count: int, noun: str) -> str:

@@ -318,13 +318,15 @@ class Engine:
             return self._native.profile(on)
 
     def stats(self) -> dict[str, int]:
-        """Counts: running, waiting, free_blocks, cached_blocks, num_blocks."""
+        """Counts: running, waiting, free_blocks, cached_blocks, num_blocks; held_blocks: by requests, each counts all
+        of its own."""
         scheduler = self._scheduler
         return {
             "running": len(scheduler.running),
             "waiting": len(scheduler.waiting),
             "free_blocks": scheduler.pool.num_free,
             "cached_blocks": scheduler.cache.num_blocks,
+            "held_blocks": sum(len(sequence.blocks) for sequence in scheduler.running),
             "num_blocks": scheduler.pool.num_blocks,
         }
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from typing import Any
 from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
@@ -22,13 +20,13 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from ultrafast.engine.loop import EngineLoop
-from ultrafast.engine.tiers import TIERS
 from ultrafast.errors import RequestError
+from ultrafast.serving.catalogue import get_model, list_models
 from ultrafast.serving.edge import Edge
 from ultrafast.serving.errors import json_response, on_http_exception, on_request_error
-from ultrafast.serving.generate import loop_of
 from ultrafast.serving.isolation import Isolation
 from ultrafast.serving.lanes import list_tiers
+from ultrafast.serving.operations import get_document
 from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.responses import ResponseRun, create_response
@@ -74,6 +72,7 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/health", health),
+            Route("/openapi.json", get_document),
             Route("/v1/models", list_models),
             Route("/v1/models/{model:path}", get_model),
             Route("/v1/tiers", list_tiers),
@@ -119,38 +118,3 @@ async def health(request: Request) -> Response:
         "waiting": sum(counts["waiting"] for counts in stats),
     }
     return json_response(body, status=503 if draining else 200)
-
-
-async def list_models(request: Request) -> Response:
-    """All models served here."""
-    models = [_model(request, loop) for loop in request.app.state.loops.values()]
-    body = {
-        "object": "list",
-        "data": models,
-        "has_more": False,
-        "first_id": models[0]["id"],
-        "last_id": models[-1]["id"],
-    }
-    return json_response(body)
-
-
-async def get_model(request: Request) -> Response:
-    """One model, or 404."""
-    return json_response(_model(request, loop_of(request.app.state.loops, request.path_params["model"])))
-
-
-def _model(request: Request, loop: EngineLoop) -> dict[str, Any]:
-    """One body for every client: OpenAI's fields and Anthropic's (``type``, ``display_name``, ``created_at``)."""
-    engine = loop.engine
-    started: int = request.app.state.started
-    return {
-        "id": engine.model_id,
-        "object": "model",
-        "type": "model",
-        "created": started,
-        "created_at": datetime.fromtimestamp(started, UTC).isoformat().replace("+00:00", "Z"),
-        "owned_by": "ultrafast",
-        "display_name": engine.shape.name or engine.model_id,
-        "context_window": engine.max_context,
-        "service_tiers": list(TIERS),
-    }

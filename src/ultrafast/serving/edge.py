@@ -15,6 +15,7 @@ from ultrafast.errors import RequestError
 from ultrafast.serving.errors import error_response, internal_error
 
 _log = logging.getLogger(__name__)
+_OPENAI_VERSION = "2020-10-01"  # of the API; there has been but this one
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HEADS = ("http.response.start", "websocket.accept", "websocket.http.response.start")  # the last refuses an upgrade
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
@@ -54,6 +55,9 @@ class Edge:
                 started = True
                 out = MutableHeaders(scope=message)
                 out["x-request-id"] = request_id
+                out["openai-version"] = _OPENAI_VERSION
+                if limits := scope["state"].get("rate_limits"):
+                    out.update(limits())
                 out["openai-processing-ms"] = str(round((time.perf_counter() - arrived) * 1000))
             await send(message)
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.requests import HTTPConnection
 
@@ -14,6 +15,7 @@ from ultrafast.chat.answer import AnswerParser, PlainParser
 from ultrafast.engine.loop import EngineLoop, TokenStream
 from ultrafast.errors import RequestError
 from ultrafast.serving.isolation import cache_domain
+from ultrafast.serving.rate_limits import rate_limits
 from ultrafast.types import GenerateRequest, Message, OutputFormat, SamplingParams, Tool, ToolChoice
 
 LARGE_BODY = 8 * 1024  # bytes; from here on rendering and tokenising (~1 ms) leave the event loop
@@ -136,7 +138,9 @@ async def run(
             for params in job.params
         ]
         news = asyncio.Event()
+        connection.state.rate_limits = partial(rate_limits, loop, job.tier)
         streams = await loop.submit_all(requests, news=news, whole=whole)
+        connection.state.rate_limits = partial(rate_limits, loop, streams[0].tier)
         return Running(streams, [prepared.parser() for _ in streams], news)
 
 

@@ -82,6 +82,11 @@ def convert(value: Any, type: type[T], where: str) -> T:
         raise _field_error(str(error), where) from None
 
 
+def missing(param: str) -> RequestError:
+    """A 400 for a field that is not there."""
+    return RequestError(f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
+
+
 def refuse_deep(value: Any, where: str) -> None:
     """Refuse a value that is repeated or kept and has more than `MAX_DEPTH` levels: not all that reads can write it."""
     if _is_deeper(value, MAX_DEPTH):
@@ -146,9 +151,8 @@ def _field_error(problem: str, within: str = "") -> RequestError:
     if within:
         path = f"{within}.{path}" if path and path[0] != "[" else within + path
     what = problem[: at.start()] if at else problem
-    if missing := _MISSING.search(what):
-        path = f"{path}.{missing['field']}" if path else missing["field"]
-        return RequestError(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+    if absent := _MISSING.search(what):
+        return missing(f"{path}.{absent['field']}" if path else absent["field"])
     path = path.removesuffix("[...]")  # of a mapping whose key was not found
     where = f" for '{path}'" if path else ""
     return RequestError(f"Invalid value{where}: {what[0].lower()}{what[1:]}.", param=path or None, code="invalid_value")

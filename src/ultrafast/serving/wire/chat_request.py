@@ -9,9 +9,11 @@ from msgspec import Meta, Struct
 
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
-from ultrafast.serving.wire.body import refuse, unsupported
-from ultrafast.serving.wire.messages import Content, plain_message, plain_text
-from ultrafast.types import SamplingParams
+from ultrafast.serving.wire.body import missing, refuse, refuse_deep, unsupported
+from ultrafast.serving.wire.chat_messages import ChatMessage, to_messages
+from ultrafast.serving.wire.messages import Content, plain_text
+from ultrafast.serving.wire.tools import choice_of, tools_of
+from ultrafast.types import OutputFormat, SamplingParams, Tool, ToolChoice
 
 MAX_CHOICES = 8
 MAX_STOPS = 4
@@ -33,19 +35,21 @@ CacheSalt = Annotated[str, Meta(max_length=256)]
 Deadline = Annotated[float, Meta(gt=0, le=86400)]
 
 
-class ChatMessage(Struct):
-    role: str
-    content: Content | None = None
-    tool_calls: list[Any] | None = None
-    function_call: Any = None
-
-
 class StreamOptions(Struct):
     include_usage: bool | None = None
 
 
+class JsonSchema(Struct):
+    """The schema of an answer. It is kept whether ``strict`` or not."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
 class ResponseFormat(Struct):
-    type: str
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
 
 
 class Prediction(Struct):
@@ -88,13 +92,23 @@ class ChatRequest(Struct):
     response_format: ResponseFormat | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
-    functions: list[Any] | None = None
+    parallel_tool_calls: bool | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: Literal["none", "auto"] | dict[str, Any] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
     modalities: list[str] | None = None
+    audio: Any = None
 
     @property
     def include_usage(self) -> bool:
         """Whether a stream ends with a usage chunk."""
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether calls are answered as they were before there were tools."""
+        return bool(self.functions)
 
 
 DECODER = msgspec.json.Decoder(ChatRequest)
@@ -109,23 +123,68 @@ def job(request: ChatRequest) -> Job:
     _refuse_unsupported(request)
     if request.top_logprobs is not None and not request.logprobs:
         raise refuse("top_logprobs", "'top_logprobs' needs 'logprobs': true.")
-    messages = []
-    for index, message in enumerate(request.messages):
-        where = f"messages[{index}]"
-        if message.tool_calls or message.function_call:
-            raise unsupported(f"{where}.tool_calls", "Calling tools")
-        messages.append(plain_message(message.role, message.content, where))
-    limit = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
+    for name in ("tools", "functions"):
+        refuse_deep(getattr(request, name), name)
+    tools, choice = _functions(request) if request.is_legacy else _tools(request)
+    output = _output(request.response_format)
     return Job(
-        prompt=messages,
+        prompt=to_messages(request.messages),
         params=choices(_params(request), n=request.n or 1, seed=request.seed),
         tier=tier_of(request.service_tier),
-        fields={"max_tokens": limit, "logprobs": "top_logprobs", "prompt": "messages"},
+        fields=_fields(request, output),
         overflow=request.service_tier_overflow,
         prediction=plain_text(request.prediction.content, "prediction.content") if request.prediction else "",
         cache_salt=request.cache_salt or "",
         deadline_s=request.deadline_s,
+        tools=tools,
+        choice=choice,
+        output=output,
     )
+
+
+def _tools(request: ChatRequest) -> tuple[list[Tool], ToolChoice]:
+    tools = tools_of(request.tools, "tools", nested=True)
+    parallel = request.parallel_tool_calls
+    return tools, choice_of(request.tool_choice, tools, "tool_choice", nested=True, parallel=parallel)
+
+
+def _functions(request: ChatRequest) -> tuple[list[Tool], ToolChoice]:
+    if request.tools:
+        raise refuse("functions", "Send 'tools' or 'functions' (their older form), not both.")
+    typed = {"type": "function"}
+    tools = tools_of([function | typed for function in request.functions or ()], "functions", nested=False)
+    choice: Any = request.function_call
+    if isinstance(choice, dict):
+        choice = choice | typed
+    return tools, choice_of(choice, tools, "function_call", nested=False, parallel=False)  # a message has room for one
+
+
+def _output(sent: ResponseFormat | None) -> OutputFormat:
+    if sent is None or sent.type == "text":
+        return OutputFormat()
+    if sent.type == "json_object":
+        return OutputFormat("json_object")
+    if sent.json_schema is None:
+        raise missing("response_format.json_schema")
+    if sent.json_schema.schema is None:
+        return OutputFormat("json_object")
+    refuse_deep(sent.json_schema.schema, "response_format.json_schema.schema")
+    return OutputFormat("json_schema", sent.json_schema.schema)
+
+
+def _fields(request: ChatRequest, output: OutputFormat) -> dict[str, str]:
+    """The engine's names of fields → those here."""
+    tools, choice = ("functions", "function_call") if request.is_legacy else ("tools", "tool_choice")
+    return {
+        "max_tokens": "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens",
+        "logprobs": "top_logprobs",
+        "prompt": "messages",
+        "tools": tools,
+        "tool_choice": choice,
+        "output": "response_format",
+        "grammar": tools if output.kind == "text" else "response_format",
+        "overflow": "service_tier_overflow",
+    }
 
 
 def _params(request: ChatRequest) -> SamplingParams:
@@ -149,11 +208,7 @@ def _params(request: ChatRequest) -> SamplingParams:
 
 
 def _refuse_unsupported(request: ChatRequest) -> None:
-    if request.tools and request.tool_choice != "none":
-        raise unsupported("tools", "Calling tools (with a tool_choice other than 'none')")
-    if request.functions:
-        raise unsupported("functions", "Calling functions")
-    if request.response_format and request.response_format.type != "text":
-        raise unsupported("response_format", f"The response format {request.response_format.type[:64]!r}")
     if any(modality != "text" for modality in request.modalities or ()):
         raise unsupported("modalities", "Output other than text")
+    if request.audio is not None:
+        raise unsupported("audio", "Audio")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ultrafast.errors import RequestError
-from ultrafast.serving.errors import error_body, error_headers
+from ultrafast.serving.errors import error_body, retry_headers
 from ultrafast.serving.wire.body import decode
 
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
@@ -106,7 +106,7 @@ def steer_failed(frame: Frame) -> dict[str, Any]:
 def error_event(error: RequestError) -> dict[str, Any]:
     """A request that failed before its response began, or a frame that is none."""
     about = error_body(error)
-    if headers := error_headers(error):
+    if headers := retry_headers(error):
         about["headers"] = headers
     return {"type": "error", "status": error.status, "error": about}
 
