@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
-from llguidance import LLMatcher
-
 from ultrafast.chat.syntax import CallSyntax
 from ultrafast.errors import RequestError
 from ultrafast.types import OutputFormat, Tool, ToolChoice
@@ -26,6 +24,7 @@ _FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": 
 _SPACE = r"[ \t\n\r]*"
 _ANYTHING = "(?s:.*)"
 _MAX_REASON = 300  # characters
+_MAX_SCHEMA = 256 << 10  # characters
 
 
 def answer_grammar(
@@ -143,9 +142,13 @@ def _in_our_form(schema: Mapping[str, Any], *, lenient: bool = False) -> str:
     return json.dumps({**schema, "x-guidance": {**_FORM, "lenient": lenient}}, ensure_ascii=False)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _problem(schema: str) -> str | None:
-    """Why there is no grammar for a schema; None if there is one."""
+    """Why there is no grammar for a schema; None if there is one. The library bounds what it takes to find out."""
+    if len(schema) > _MAX_SCHEMA:
+        return f"it has {len(schema)} characters, and {_MAX_SCHEMA} are allowed"
+    from llguidance import LLMatcher  # takes its time, and most servers are asked for tools or schemas late or never
+
     message: str = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(schema))
     return " ".join(message.split())[:_MAX_REASON] or None
 
