@@ -10,7 +10,7 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fra
 SERVE_ARGS ?=
 ARGS ?=
 
-.PHONY: help serve test lint types native-test format bench bench-peers bench-http bench-tiers clean
+.PHONY: help serve test lint types native-test format bench bench-peers bench-http bench-agent bench-tiers clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -46,6 +46,9 @@ bench-peers: $(VENV)/.installed $(PEERS)/.installed  ## compare with other engin
 
 bench-http: $(VENV)/.installed  ## measure what the way over HTTP costs (ARGS="--json FILE …")
 	@$(BIN)/python benchmarks/http_path.py $(ARGS)
+
+bench-agent: $(VENV)/.installed  ## hold an agent's conversations over WebSocket and over HTTP (ARGS="--json FILE …")
+	@$(BIN)/python benchmarks/agent_socket.py $(ARGS)
 
 bench-tiers: $(VENV)/.installed  ## measure what the tiers promise, beside a load (ARGS="lane gap --json FILE …")
 	@$(BIN)/python benchmarks/tiers.py $(ARGS)

@@ -1,0 +1,245 @@
+"""An agent's turns: over one WebSocket, each continuing the last, beside HTTP with the whole conversation every time.
+
+The same conversation is held both ways, in turns: the model is made to call a tool, is given what the tool found, and
+so on. It is greedy, so both ways have the same answers; each has a cache of its own. A turn's first token is its first
+event with something of the answer in it.
+
+    make bench-agent ARGS="--json agent.json"
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+from served import served
+
+TURNS = 10
+MAX_OUTPUT_TOKENS = 48
+TOOLS = [
+    {
+        "type": "function",
+        "name": "search",
+        "description": "Search the notes of the harbour.",
+        "parameters": {
+            "type": "object",
+            "properties": {"topic": {"type": "string", "maxLength": 20}, "page": {"type": "integer"}},
+            "required": ["topic", "page"],
+            "additionalProperties": False,
+        },
+        "strict": True,
+    }
+]
+_WORDS = (
+    "harbour",
+    "crane",
+    "tide",
+    "ledger",
+    "signal",
+    "warehouse",
+    "pilot",
+    "cargo",
+    "buoy",
+    "quay",
+    "storm",
+    "rope",
+)
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+
+Ask = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+"""Sends the fields of a request and brings the events of its response."""
+
+
+@dataclass
+class Conversation:
+    """Seconds to the first token of each turn, and to the end of all; what came out."""
+
+    first_s: list[float] = field(default_factory=list)
+    total_s: float = 0.0
+    cached_tokens: list[int] = field(default_factory=list)
+    prompt_tokens: list[int] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Result:
+    """Conversations by round."""
+
+    model: str
+    found_words: int
+    socket: list[Conversation] = field(default_factory=list)
+    http: list[Conversation] = field(default_factory=list)
+
+    def report(self) -> str:
+        """Medians, and the two ratios."""
+        calls = statistics.mean(sum(map(bool, held.answers)) for held in self.socket)
+        last = self.socket[-1]
+        lines = [
+            f"{self.model}, {len(self.socket)} conversations of {TURNS} turns, {calls:.1f} of them tool calls",
+            f"prompt of turn {TURNS}: {last.prompt_tokens[-1]} tokens, {last.cached_tokens[-1]} of them cached",
+            f"{'first token, ms':24}{'turn 2':>10}{f'turn {TURNS}':>10}{f'{TURNS} / 2':>10}",
+        ]
+        for name, held in (("WebSocket", self.socket), ("HTTP", self.http)):
+            early, late = (statistics.median(one.first_s[turn] for one in held) for turn in (1, TURNS - 1))
+            ratio = statistics.median(one.first_s[TURNS - 1] / one.first_s[1] for one in held)
+            lines.append(f"{name:24}{early * 1e3:10.1f}{late * 1e3:10.1f}{ratio:10.2f}")
+        socket, over_http = ([one.total_s for one in held] for held in (self.socket, self.http))
+        ratio = statistics.median(a / b for a, b in zip(socket, over_http, strict=True))
+        medians = f"WebSocket {statistics.median(socket):.3f} s, HTTP {statistics.median(over_http):.3f} s"
+        lines.append(f"all {TURNS} turns: {medians}, ratio {ratio:.3f}")
+        return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="smollm2-135m", help="known name or GGUF file (default: %(default)s)")
+    parser.add_argument("--threads", type=int, metavar="N", help="workers (default: one per physical core)")
+    parser.add_argument(
+        "--found",
+        type=int,
+        default=16,
+        metavar="N",
+        help="words that a tool finds, about 2.4 tokens each (default: %(default)s)",
+    )
+    parser.add_argument("--repeats", type=int, default=9, metavar="N", help="rounds (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample")
+    arguments = parser.parse_args()
+    with served(arguments.model, arguments.threads) as port:
+        web = http.client.HTTPConnection("127.0.0.1", port)
+        with connect(f"ws://127.0.0.1:{port}/v1/responses", compression=None, max_size=None) as socket:
+            result = Result(_model(web), arguments.found)
+            measure(socket, web, arguments.repeats, result)
+    print(result.report())
+    if arguments.json:
+        arguments.json.write_text(json.dumps(asdict(result), indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def measure(socket: ClientConnection, web: http.client.HTTPConnection, repeats: int, result: Result) -> None:
+    """One round that only warms up, then ``repeats`` that count; in every other one HTTP comes first."""
+    for number in range(repeats + 1):
+        print(f"round {number} of {repeats}" if number else "warming up", file=sys.stderr)
+        for way in ("socket", "http") if number % 2 else ("http", "socket"):
+            ask = _over(socket) if way == "socket" else _post(web)
+            salt = f"{way} {number} {time.time()}"
+            held = hold(
+                ask,
+                result.model,
+                salt,
+                random.Random(number),
+                found_words=result.found_words,
+                continues=way == "socket",
+            )
+            if number:
+                (result.socket if way == "socket" else result.http).append(held)
+        if number and result.socket[-1].answers != result.http[-1].answers:
+            raise SystemExit("agent_socket: the two ways had different answers, so their times say nothing")
+
+
+def hold(ask: Ask, model: str, salt: str, rng: random.Random, *, found_words: int, continues: bool) -> Conversation:
+    """Hold one conversation.
+
+    Args:
+        salt: of its cache.
+        rng: what is asked and found.
+        found_words: length of what a tool finds.
+        continues: each turn sends only what is new, and the response that it continues; otherwise everything.
+    """
+    held = Conversation()
+    new: list[dict[str, Any]] = [{"role": "user", "content": f"Find out about the {_words(rng, 8)}."}]
+    history: list[dict[str, Any]] = []
+    previous: str | None = None
+    begin = time.perf_counter()
+    for _ in range(TURNS):
+        fields = {
+            "model": model,
+            "input": new if continues else [*history, *new],
+            "previous_response_id": previous,
+            "store": False,
+            "tools": TOOLS,
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "temperature": 0,
+            "max_output_tokens": MAX_OUTPUT_TOKENS,
+            "cache_salt": salt,
+        }
+        response = _turn(ask(fields), held)
+        history += [*new, *response["output"]]
+        new = _found(response["output"], _words(rng, found_words))
+        previous = response["id"] if continues else None
+    held.total_s = time.perf_counter() - begin
+    return held
+
+
+def _turn(events: Iterable[dict[str, Any]], held: Conversation) -> dict[str, Any]:
+    start = time.perf_counter()
+    first = 0.0
+    for event in events:
+        if not first and event["type"] == "response.output_item.added":
+            first = time.perf_counter()
+    if event["type"] not in ("response.completed", "response.incomplete"):
+        raise SystemExit(f"agent_socket: {json.dumps(event)}")
+    response: dict[str, Any] = event["response"]
+    held.first_s.append(first - start)
+    held.cached_tokens.append(response["usage"]["input_tokens_details"]["cached_tokens"])
+    held.prompt_tokens.append(response["usage"]["input_tokens"])
+    held.answers.append("".join(item.get("arguments", "") for item in response["output"]))
+    return response
+
+
+def _found(output: list[dict[str, Any]], found: str) -> list[dict[str, Any]]:
+    """What the tools found; what the user says to an answer without a whole call."""
+    calls = [item for item in output if item["type"] == "function_call" and item["status"] == "completed"]
+    return [{"type": "function_call_output", "call_id": call["call_id"], "output": found} for call in calls] or [
+        {"role": "user", "content": f"I have found {found}. Go on."}
+    ]
+
+
+def _words(rng: random.Random, count: int) -> str:
+    return " ".join(f"{rng.choice(_WORDS)} {rng.randrange(100)}" for _ in range(count // 2))
+
+
+def _over(socket: ClientConnection) -> Ask:
+    def ask(fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        socket.send(json.dumps({"type": "response.create", **fields}))
+        event: dict[str, Any] = {"type": ""}
+        while event["type"] not in _ENDS:
+            event = json.loads(socket.recv())
+            yield event
+
+    return ask
+
+
+def _post(web: http.client.HTTPConnection) -> Ask:
+    def ask(fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        body = json.dumps({"stream": True, **fields})
+        web.request("POST", "/v1/responses", body, {"Content-Type": "application/json"})
+        answer = web.getresponse()
+        if answer.status != 200:
+            raise SystemExit(f"agent_socket: the server answered {answer.status}: {answer.read().decode()}")
+        for line in answer:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    return ask
+
+
+def _model(web: http.client.HTTPConnection) -> str:
+    web.request("GET", "/v1/models")
+    name: str = json.loads(web.getresponse().read())["data"][0]["id"]
+    return name
+
+
+if __name__ == "__main__":
+    sys.exit(main())
