@@ -160,12 +160,12 @@ def fuzzed(path: str, model: str, rng: random.Random) -> bytes:
     """A mutated body."""
     body: Any = valid_body(path, model, rng)
     for _ in range(rng.randint(0, 3)):
-        body = _mutate_value(body, rng)
+        body = mutate_value(body, rng)
     raw = json.dumps(body, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
-    return _mutate_bytes(raw, rng) if rng.random() < 0.2 else raw
+    return mutate_bytes(raw, rng) if rng.random() < 0.2 else raw
 
 
-def _mutate_value(body: Any, rng: random.Random) -> Any:
+def mutate_value(body: Any, rng: random.Random) -> Any:
     """Change one place in a JSON value: replace, remove, rename, repeat or bury it."""
     body = copy.deepcopy(body)
     places = list(_places(body))
@@ -195,7 +195,7 @@ def _places(value: Any) -> Any:
             yield from _places(child)
 
 
-def _mutate_bytes(raw: bytes, rng: random.Random) -> bytes:
+def mutate_bytes(raw: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(raw) + 1)
     noise = rng.choice([b"\x00", b"\xff", b"[" * 2000, b'{"a":' * 2000, b"\\ud800", b'"', b",", rng.randbytes(8)])
     return rng.choice([raw[:at], raw[at:], raw[:at] + noise + raw[at:], raw[:at] + noise + raw[at + 1 :], raw + raw])

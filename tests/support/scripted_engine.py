@@ -6,7 +6,6 @@ grant ``step`` waits as a long burst would, until granted or interrupted.
 
 from __future__ import annotations
 
-import codecs
 import operator
 import threading
 import time
@@ -20,6 +19,7 @@ from ultrafast.engine.meter import Meter, Watched
 from ultrafast.engine.status import ModelStatus
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, TIERS, ULTRAFAST, Tiers
 from ultrafast.errors import PromptTooLong, RequestError
+from ultrafast.models.detokenize import Detokenizer
 from ultrafast.types import FinishReason, GenerateRequest, Prompt, Timings, TokenDelta, TokenLogprob, Usage
 
 SCRIPT = "Speed is a tier — schnell, быстро, 速い 🚀. " * 8
@@ -33,6 +33,9 @@ class ByteTokenizer:
     longest_token = 1
     bos_id = None
     strips_leading_space = False
+
+    def is_special(self, token_id: int) -> bool:
+        return False
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -56,10 +59,8 @@ class ScriptedSequence:
         self.timings = Timings(arrived=time.monotonic())
         self.finish_reason: FinishReason | None = None
         self.num_generated = 0
-        for stop in request.params.stop:
-            script = script.split(stop)[0]
         self._script = script.encode()
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._detokenizer = Detokenizer(ByteTokenizer(), request.params.stop)  # type: ignore[arg-type]
 
     @property
     def usage(self) -> Usage:
@@ -87,15 +88,21 @@ class ScriptedSequence:
             self.finish_reason = FinishReason.STOP
         elif self.num_generated == params.max_tokens:
             self.finish_reason = FinishReason.LENGTH
-        text = self._decoder.decode(bytes([token]), final=self.finish_reason is not None)
+        text = self._detokenizer.push([token]).text
+        if self.finish_reason is not None:
+            text += self._detokenizer.flush()
+        if self._detokenizer.stop is not None:
+            self.finish_reason = FinishReason.STOP
         logprobs = None
         if params.logprobs is not None:
             logprobs = [_scripted_logprob(token, params.logprobs)]
-        return TokenDelta(text, [token], logprobs, self.finish_reason, prompt_logprobs=of_prompt)
+        return TokenDelta(
+            text, [token], logprobs, self.finish_reason, self._detokenizer.stop, prompt_logprobs=of_prompt
+        )
 
     def rest(self) -> str:
         """What is left of a character that will not be completed."""
-        return self._decoder.decode(b"", final=True)
+        return self._detokenizer.flush()
 
 
 def _scripted_logprob(token: int, num_top: int) -> TokenLogprob:

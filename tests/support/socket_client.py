@@ -6,11 +6,13 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
+import pytest
 from websockets.client import ClientProtocol
 from websockets.exceptions import ConnectionClosed
-from websockets.frames import Frame
+from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
@@ -68,12 +70,10 @@ class Talk:
 
     def closed(self) -> int:
         """The code of the close that comes, with no event before it."""
-        try:
-            event = self.connection.recv(LIMIT_S)
-        except ConnectionClosed as closed:
-            assert closed.rcvd is not None
-            return closed.rcvd.code
-        raise AssertionError(f"not closed, but {event!r}")
+        with pytest.raises(ConnectionClosed) as closed:
+            self.connection.recv(LIMIT_S)
+        assert closed.value.rcvd is not None
+        return closed.value.rcvd.code
 
 
 @contextmanager
@@ -89,7 +89,7 @@ class RawSocket:
 
     def __init__(self, port: int) -> None:
         self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that not reading is noticed soon
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.settimeout(LIMIT_S)
         self.socket.connect(("127.0.0.1", port))
         self.protocol = ClientProtocol(parse_uri(f"ws://127.0.0.1:{port}/v1/responses"), max_size=None)
@@ -106,13 +106,23 @@ class RawSocket:
         self.protocol.send_text(text.encode())
         self.flush()
 
+    def send_in_pieces(self, text: bytes, cuts: list[int]) -> None:
+        """One message in fragments that end at those places, with a ping between any two."""
+        edges = [0, *cuts, len(text)]
+        for index, (start, end) in enumerate(pairwise(edges)):
+            send = self.protocol.send_continuation if index else self.protocol.send_text
+            send(text[start:end], fin=end == edges[-1] and index == len(cuts))
+            self.protocol.send_ping(b"here")
+        self.flush()
+
     def frames(self) -> Iterator[Frame]:
         """What comes, until the end of the connection."""
         while data := self.socket.recv(1 << 16):
             self.protocol.receive_data(data)
             for frame in self.protocol.events_received():
                 assert isinstance(frame, Frame)
-                yield frame
+                if frame.opcode is not Opcode.PONG:
+                    yield frame
 
     def vanish(self) -> None:
         """Leave without a word, as a process that is killed does."""

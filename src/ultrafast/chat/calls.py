@@ -34,7 +34,7 @@ class CallParser:
     """
 
     def __init__(self, syntax: CallSyntax, names: Collection[str], *, streams: bool) -> None:
-        self._opening = syntax.opening.strip()
+        self._opening = syntax.mark
         self._closing = syntax.closing.strip()
         self._listed = syntax.listed
         self._names = names

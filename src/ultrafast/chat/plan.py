@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from ultrafast.chat.abilities import Abilities, Render, find_abilities
 from ultrafast.chat.answer import AnswerParser, PlainParser
 from ultrafast.chat.calls import CallParser
-from ultrafast.chat.generic import describe, with_instructions, without_tool_messages
+from ultrafast.chat.fit import fit
+from ultrafast.chat.grammar import Thoughts, answer_grammar
 from ultrafast.chat.syntax import HERMES
+from ultrafast.chat.thoughts import ThoughtParser
 from ultrafast.errors import RequestError
 from ultrafast.types import Message, OutputFormat, Tool, ToolChoice
 
@@ -40,10 +42,11 @@ class ChatFormat:
 
     Args:
         template: source of its chat template, or None.
+        render: that template; None: assume a plain one, which writes down any role and content.
     """
 
-    def __init__(self, template: str | None) -> None:
-        self._template = template
+    def __init__(self, template: str | None, render: Render | None = None) -> None:
+        self._can = Abilities() if template is None or render is None else find_abilities(template, render)
 
     def plan(
         self,
@@ -66,15 +69,20 @@ class ChatFormat:
         Raises:
             RequestError: ``param`` is ``tools``, ``tool_choice``, ``output`` or ``messages``.
         """
+        can = self._can
         callable_tools = _callable(tools, choice)
-        if output.kind != "text":
-            raise RequestError(f"the output format {output.kind!r} is not supported yet", param="output")
-        messages = without_tool_messages(messages)
-        if not callable_tools:
-            return ChatPlan(messages, None, None, PlainParser)
-        messages = with_instructions(messages, describe([_nested(tool) for tool in tools]))
+        described = [_nested(tool) for tool in tools] if callable_tools else []
+        syntax = can.syntax or HERMES
+        thoughts: Thoughts = "begun" if can.begins_thought else "optional" if can.thinks else "none"
+        grammar = answer_grammar(syntax, callable_tools, choice, output, thoughts)
+        fitted = fit(messages, can, () if can.syntax else described)
         names = frozenset(tool.name for tool in callable_tools)
-        return ChatPlan(messages, None, None, partial(CallParser, HERMES, names, streams=True))
+
+        def parser() -> AnswerParser:
+            answer = CallParser(syntax, names, streams=grammar is not None) if names else PlainParser()
+            return answer if thoughts == "none" else ThoughtParser(answer, begun=thoughts == "begun")
+
+        return ChatPlan(fitted, described or None if can.syntax else None, grammar, parser)
 
 
 def _callable(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:

@@ -99,7 +99,7 @@ class Engine:
         with GgufFile(self.path) as file, _open_draft(draft_model) as draft:
             self.shape = ModelShape.from_gguf(file)
             self.tokenizer = Tokenizer.from_gguf(file.metadata, str(self.path))
-            self.chat = ChatFormat(self.tokenizer.chat_template)
+            self.chat = ChatFormat(self.tokenizer.chat_template, self.tokenizer.apply_chat_template)
             limit = self.shape.max_context
             self.max_context = _positive("context", context, default=limit, at_most=limit)
             self.tiers = tiers

@@ -26,6 +26,7 @@ from ultrafast.serving.edge import Edge
 from ultrafast.serving.errors import json_response, on_http_exception, on_request_error
 from ultrafast.serving.isolation import Isolation
 from ultrafast.serving.lanes import list_tiers
+from ultrafast.serving.operations import get_document
 from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.completions import create_completion
@@ -72,6 +73,7 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/health", health),
+            Route("/openapi.json", get_document),
             Route("/v1/models", list_models),
             Route("/v1/models/{model:path}", get_model),
             Route("/v1/tiers", list_tiers),

@@ -8,6 +8,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from ultrafast.errors import RequestError
 
@@ -62,14 +63,23 @@ async def on_request_error(connection: HTTPConnection, error: Exception) -> Resp
 async def on_http_exception(connection: HTTPConnection, error: Exception) -> Response:
     """Starlette's handler for what its router refuses: unknown paths (404) and methods (405)."""
     assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
     where = f"{connection.scope.get('method', 'WebSocket')} {connection.url.path}"
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(_methods(connection))
+        headers["Allow"] = allowed
         message = f"Method not allowed: {where}. Allowed: {allowed}."
     elif error.status_code == 404:
         message = f"No such endpoint: {where}."
     else:
         message = error.detail
     response = error_response(RequestError(message, status=error.status_code))
-    response.headers.update(error.headers or {})
+    response.headers.update(headers)
     return response
+
+
+def _methods(connection: HTTPConnection) -> list[str]:
+    """What the path may be asked with: the router tells of its first route only."""
+    routes = [route for route in connection.app.routes if isinstance(route, Route)]
+    path = next(route.path for route in routes if route.matches(connection.scope)[0] is not Match.NONE)
+    return sorted({method for route in routes if route.path == path for method in route.methods or ()})

@@ -42,11 +42,34 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.handshake_complete = True
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived."""
-        super().data_received(data)
-        if self.conn.handshake_exc is not None and not self.handshake_initiated:  # such as a POST with an Upgrade
+        """Take what has arrived; an upgrade that cannot even be refused in detail is refused without."""
+        try:
+            super().data_received(data)
+        except Exception:
+            if self.handshake_initiated:
+                raise
+        if not self.handshake_initiated and not self.transport.is_closing():
             self.transport.write(_REFUSAL)
             self.transport.close()
+
+    def handle_parser_exception(self) -> None:
+        """Tell why the connection ends, and read on until the client ends it too.
+
+        With something unread, closing would reset the connection, and the reason might never arrive.
+        """
+        if self.close_sent:
+            return
+        self.stop_keepalive()
+        close = self.conn.close_sent
+        assert close is not None
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": close.code, "reason": close.reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.transport.write_eof()
+        self.close_sent = True
+        self.close_timer = self.loop.call_later(self.close_timeout, self.transport.abort)
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
 
     def keepalive_timeout(self) -> None:
         """No answer to a ping."""
