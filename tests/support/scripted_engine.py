@@ -46,9 +46,6 @@ class ByteTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id])
 
-    def is_special(self, token_id: int) -> bool:
-        return False
-
 
 class ScriptedSequence:
     """One request's way through the script."""

@@ -9,6 +9,7 @@ from ultrafast.serving import answers
 from ultrafast.serving.errors import json_response
 from ultrafast.serving.openapi import Operation, document, parameter
 from ultrafast.serving.wire.chat_request import ChatRequest
+from ultrafast.serving.wire.completions_request import CompletionRequest
 from ultrafast.serving.wire.responses_request import ResponsesRequest
 
 _MODEL = parameter("model", "path", answers.STRING, "Name of a model that is served.")
@@ -29,6 +30,16 @@ OPERATIONS = (
         "Chat Completions",
         answers.CHAT_COMPLETION,
         request=ChatRequest,
+        generates=True,
+        streams=True,
+    ),
+    Operation(
+        "post",
+        "/v1/completions",
+        "createCompletion",
+        "Completions of raw prompts",
+        answers.COMPLETION,
+        request=CompletionRequest,
         generates=True,
         streams=True,
     ),
