@@ -27,15 +27,16 @@ VOCAB_SIZE = 256
 
 
 class ByteTokenizer:
-    """Token ids are bytes."""
+    """Token ids are bytes; 0 is a control token that ends generation."""
 
     vocab_size = VOCAB_SIZE
     longest_token = 1
     bos_id = None
+    eog_ids = frozenset({0})
     strips_leading_space = False
 
     def is_special(self, token_id: int) -> bool:
-        return False
+        return token_id in self.eog_ids
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
