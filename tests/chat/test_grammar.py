@@ -219,6 +219,25 @@ def test_what_is_supported_of_a_schema_holds() -> None:
     assert not allows(grammar, written(HERMES, ("f", '{"x": "2"}')))
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_arguments_are_not_made_up(strict: bool) -> None:
+    def takes(schema: dict[str, Any], arguments: str) -> bool:
+        grammar = grammar_of(HERMES, REQUIRED, tools=[Tool("f", "", schema, strict)])
+        return allows(grammar, written(HERMES, ("f", arguments)))
+
+    named = {"properties": {"x": {"type": "object", "properties": {}}}}
+    assert takes(named, '{"x": {"y": 1}}')
+    assert not takes(named, '{"y": 1}')
+    assert takes({**named, "additionalProperties": {"type": "integer"}}, '{"y": 1}')
+    assert takes({**named, "patternProperties": {"^y": {}}}, '{"y": 1}')
+    assert takes({**named, "allOf": [{"properties": {"y": {}}}]}, '{"y": 1}')
+    assert takes({"type": "object"}, '{"y": 1}')
+    assert takes({}, '{"y": 1}')
+    assert not takes({"properties": {}}, '{"y": 1}')
+    assert not takes({**named, "required": ["y"]}, "{}")
+    assert takes({**named, "required": ["y"]}, '{"y": 1}')
+
+
 def test_schemas_cannot_change_the_form() -> None:
     schema = {"type": "object", "x-guidance": {"whitespace_flexible": True, "lenient": True}, "not": {}}
     with pytest.raises(RequestError, match="not"):

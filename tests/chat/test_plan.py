@@ -101,7 +101,7 @@ def test_only_tools_that_may_be_called_are_called() -> None:
         (["a b"], ToolChoice(), "tools", "tools[0] is called 'a b'"),
         (["a\n"], ToolChoice(), "tools", "tools[0]"),
         (["ä"], ToolChoice(), "tools", "tools[0]"),
-        (["a" * 65], ToolChoice(), "tools", "tools[0]"),
+        (["a" * 129], ToolChoice(), "tools", "tools[0]"),
         (["a"], ToolChoice("required", ("b",)), "tool_choice", "no tool 'b'"),
         ([], ToolChoice("auto", ("b",)), "tool_choice", "no tool 'b'"),
         ([], ToolChoice("required"), "tool_choice", "there are no tools"),

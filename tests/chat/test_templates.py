@@ -162,8 +162,9 @@ def test_a_model_without_system_messages_gets_them_from_the_user() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_plain_conversations_are_left_alone(name: str) -> None:
     messages = [user("Q"), {"role": "assistant", "content": "A"}, user("R")]
-    plan = planned(ALL[name], messages, ())
-    assert (plan.messages, plan.tools, plan.grammar) == (messages, None, None)
+    for empty in ({}, {"tool_calls": None}, {"tool_calls": []}):
+        plan = planned(ALL[name], [messages[0], {**messages[1], **empty}, messages[2]], ())
+        assert (plan.messages, plan.tools, plan.grammar) == (messages, None, None)
 
 
 def test_a_template_that_refuses_everything_teaches_nothing() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from support.asgi import Answer, client_of
 from support.marked_chat import marked_engine
+from support.scripted_engine import ScriptedEngine
 from ultrafast.types import OutputFormat, Tool, ToolChoice
 
 CHAT = "/v1/chat/completions"
@@ -409,3 +410,16 @@ def test_the_answer_is_what_json_readers_expect() -> None:
     answer = ask({"tools": TOOLS}, marked_engine('<call get_weather>{"city": "Zürich\\n🚀"}</call>'))
     arguments = answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"city": "Zürich\n🚀"}
+
+
+def test_the_calls_of_a_model_are_told_apart_from_its_text() -> None:
+    script = 'So.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n</tool_call>'
+    engine = ScriptedEngine(script)
+    whole = ask({"tools": TOOLS}, engine).json()["choices"][0]
+    assert whole["finish_reason"] == "tool_calls"
+    (call,) = whole["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert json.loads(call["function"]["arguments"]) == {"city": "Bern"}
+    assert whole["message"]["content"].strip() == "So."
+    assert b"get_weather" in bytes(engine.requests[0].prompt_ids), "the model is told of its tools"
+    assert ask({"tools": TOOLS, "tool_choice": "none"}, engine).json()["choices"][0]["message"]["content"] == script

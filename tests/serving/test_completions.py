@@ -287,6 +287,17 @@ def test_a_failure_in_mid_stream_is_told_in_the_stream() -> None:
     assert b"boom" not in answer.body
 
 
+@pytest.mark.parametrize(("script", "text"), [(" Paris", " Paris"), ("is", "is"), ("  x", "  x")])
+def test_a_continuation_keeps_its_space(monkeypatch: pytest.MonkeyPatch, script: str, text: str) -> None:
+    """Vocabularies that put a space before every text take it off again at the start of an answer."""
+    monkeypatch.setattr(ByteTokenizer, "strips_leading_space", True)
+    body = {"prompt": "France's capital", "echo": True, "logprobs": 0}
+    (choice,) = completed(ScriptedEngine(script), **body)["choices"]
+    assert choice["text"] == "France's capital" + text
+    answer = ask({"stream": True, "stop": "§", "prompt": "a"}, ScriptedEngine(script))
+    assert "".join(c["text"] for _, data in answer.events()[:-1] for c in data["choices"]) == text
+
+
 class Words(ByteTokenizer):
     """Ids are words; the first begins a sequence, the second ends one."""
 
@@ -312,10 +323,10 @@ def columns(sent: Any, ids: list[int], output: list[int]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("sent", "ids", "output", "offsets"),
     [
-        ("Hi there", [0, 2, 3], [3, 4], [0, 0, 2, 8, 13]),  # the added <s> is not in what was sent
+        ("Hi there", [0, 2, 3], [3, 4], [0, 0, 2, 8, 14]),  # the added <s> is not in what was sent, nor its first space
         ("<s>Hi", [0, 2], [4], [0, 3, 6]),
         ([0, 2], [0, 2], [4, 1], [0, 3, 6, 7]),  # the </s> of an answer is not in its text
-        (None, [], [2, 3, 1], [0, 2, 8]),  # text begins without the space that its first token has
+        (None, [], [2, 3, 1], [0, 3, 9]),
     ],
 )
 def test_places_are_those_in_the_text(sent: Any, ids: list[int], output: list[int], offsets: list[int]) -> None:

@@ -48,6 +48,29 @@ def endless(engine: Engine) -> dict[str, int]:
     return {str(token): -100 for token in engine.tokenizer.eog_ids}
 
 
+def test_completions_continue_as_the_engine_does(tiny_model_path: Path, client: OpenAI) -> None:
+    """Texts and token ids, several at once, and what is streamed."""
+    prompts = ["Speed is", "Eins, zwei"]
+    with tiny_engine(tiny_model_path) as alone:
+        outputs = [alone.generate(prompt, max_tokens=9, logprobs=2) for prompt in prompts]
+        ids = [alone.encode_prompt(prompt) for prompt in prompts]
+        texts = [alone.tokenizer.decode(prompt) for prompt in ids]
+    ask: Any = {"model": "tiny", "max_tokens": 9, "temperature": 0, "logprobs": 2}
+    for prompt, echoed in [(prompts, prompts), (ids, texts)]:
+        answer = client.completions.create(prompt=prompt, echo=False, **ask)
+        assert [choice.text for choice in answer.choices] == [output.text for output in outputs]
+        assert [choice.finish_reason for choice in answer.choices] == [output.finish_reason for output in outputs]
+        for choice, output in zip(answer.choices, outputs, strict=True):
+            assert choice.logprobs.token_logprobs == pytest.approx(
+                [entry.logprob for entry in output.logprobs], abs=1e-3
+            )
+        told = ["", ""]
+        for chunk in client.completions.create(prompt=prompt, echo=True, stream=True, **ask):
+            for choice in chunk.choices:
+                told[choice.index] += choice.text
+        assert told == [text + output.text for text, output in zip(echoed, outputs, strict=True)]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_service_gives_the_engines_tokens(tiny_model_path: Path, client: OpenAI, tiny: Served, seed: int) -> None:
     """The same text and counts, plain or streamed, in both formats, as the engine gives alone."""

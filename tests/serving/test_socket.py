@@ -215,11 +215,12 @@ def test_an_incomplete_response_can_be_continued() -> None:
 
 
 def test_a_lane_answers_in_order_and_lanes_answer_at_once() -> None:
-    with talking(ScriptedEngine("Fine.", paced=True)) as (client, engine, _):
+    with talking(ScriptedEngine("Fine.", paced=True)) as (client, engine, server):
         for name in ("a", "a", "b"):
             client.create(name, stream_id=name)
         events = [client.receive() for _ in range(4)]  # up to where the engine waits for the test
         assert {event["stream_id"] for event in events if event["type"] == "response.created"} == {"a", "b"}
+        server.wait_for(lambda _: len(engine.requests) >= 2)
         assert len(engine.requests) == 2
         engine.allow(None)
         while sum(event["type"] == "response.completed" for event in events) < 3:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from ultrafast.chat.abilities import Abilities
+from ultrafast.chat.abilities import Abilities, Arguments
 from ultrafast.chat.syntax import HERMES, CallSyntax
 from ultrafast.types import Message
 
@@ -32,7 +32,7 @@ def fit(messages: Sequence[Message], can: Abilities, tools: Sequence[Mapping[str
         can: what the template can do.
         tools: to describe, for a template that does not do that: ``{"type": "function", "function": {…}}`` each.
     """
-    fitted = list(messages)
+    fitted = [_without_empty_calls(message) for message in messages]
     if tools:
         fitted = _with_instructions(fitted, _describe(tools))
     fitted = list(_own_calls(fitted, can.calls) if can.calls is not None else _as_text(fitted, can.syntax or HERMES))
@@ -44,6 +44,13 @@ def fit(messages: Sequence[Message], can: Abilities, tools: Sequence[Mapping[str
         _system_from_user(message, can.system if at == 0 else can.late_system) for at, message in enumerate(fitted)
     ]
     return fitted if can.repeats else list(_taking_turns(fitted))
+
+
+def _without_empty_calls(message: Message) -> Message:
+    """Some templates ask only whether there is such a key."""
+    if "tool_calls" not in message or message["tool_calls"]:
+        return message
+    return {key: value for key, value in message.items() if key != "tool_calls"}
 
 
 def _describe(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -81,7 +88,7 @@ def _body(function: Mapping[str, Any], syntax: CallSyntax) -> str:
     return f'{{"name": {name}, "{syntax.arguments}": {function["arguments"]}}}'
 
 
-def _own_calls(messages: list[Message], arguments: type[dict[str, Any]] | type[str]) -> Iterator[Message]:
+def _own_calls(messages: list[Message], arguments: Arguments) -> Iterator[Message]:
     """Arguments as the template wants them, and ids that any template takes: nine digits, counted from the first."""
     numbers = count(1)
     ids: dict[Any, str] = {}

@@ -23,6 +23,10 @@ _MAX_CALLS = 32  # in one answer: a model that repeats itself comes to an end
 _FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _SPACE = r"[ \t\n\r]*"
 _ANYTHING = "(?s:.*)"
+_OTHERS = frozenset(  # keywords by which an object may have more than its `properties`
+    """additionalProperties unevaluatedProperties patternProperties $ref $dynamicRef allOf anyOf oneOf not if then else
+    dependentSchemas minProperties""".split()  # noqa: SIM905
+)
 _MAX_REASON = 300  # characters
 _MAX_SCHEMA = 256 << 10  # characters
 
@@ -116,7 +120,7 @@ def _arguments(tool: Tool) -> str:
     supported of the schema, or is any object."""
     kind = tool.parameters.get("type", "object")
     if kind == "object" or (isinstance(kind, list) and "object" in kind):
-        schema = {**tool.parameters, "type": "object"}
+        schema = _closed({**tool.parameters, "type": "object"})
         problem = _problem(_in_our_form(schema))
         if problem is None:
             return f"%json {_in_our_form(schema)}"
@@ -128,6 +132,15 @@ def _arguments(tool: Tool) -> str:
     if tool.strict:
         raise RequestError(f"the schema of the tool {tool.name!r} cannot be guaranteed: {problem}", param="tools")
     return f"%json {_in_our_form({'type': 'object'})}"
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without members that nobody named, unless something in the schema may speak of others: models make up arguments
+    when they can."""
+    named, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(named, dict) or not isinstance(required, list) or _OTHERS & schema.keys():
+        return schema
+    return {**schema, "additionalProperties": False} if named.keys() >= set(map(str, required)) else schema
 
 
 def _output(output: OutputFormat) -> str:

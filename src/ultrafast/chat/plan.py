@@ -17,7 +17,7 @@ from ultrafast.chat.thoughts import ThoughtParser
 from ultrafast.errors import RequestError
 from ultrafast.types import Message, OutputFormat, Tool, ToolChoice
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _callable(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
     for index, tool in enumerate(tools):
         if not _NAME.fullmatch(tool.name):
             raise RequestError(
-                f"tools[{index}] is called {tool.name[:100]!r}; a name is 1 to 64 letters, digits, '_', '-' or '.'",
+                f"tools[{index}] is called {tool.name[:100]!r}; a name is 1 to 128 letters, digits, '_', '-' or '.'",
                 param="tools",
             )
         if tool.name in names:

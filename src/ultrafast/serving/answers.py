@@ -52,7 +52,17 @@ MODEL = record(
     context_window=COUNT,
     service_tiers=listed(TIER),
 )
-MODELS = record(object=word("list"), data=listed(MODEL), has_more=FLAG, first_id=STRING, last_id=STRING)
+_CODEX_MODEL = record(
+    slug=STRING, display_name=STRING, context_window=COUNT, service_tiers=listed(record(id=STRING, name=STRING))
+)
+MODELS = record(
+    object=word("list"),
+    data=listed(MODEL),
+    has_more=FLAG,
+    first_id=STRING,
+    last_id=STRING,
+    models=listed(_CODEX_MODEL),
+)
 LANES = record(object=word("list"), data=listed(record(model=STRING, share=NUMBER, lanes=listed(record(tier=TIER)))))
 
 _TOOL_CALL = record(id=STRING, type=word("function"), function=record(name=STRING, arguments=STRING))
@@ -97,7 +107,7 @@ COMPLETION = record(
     model=STRING,
     service_tier=TIER,
     choices=listed(record(index=COUNT, text=STRING, logprobs=ANY, finish_reason=word("stop", "length"))),
-    usage=record(prompt_tokens=COUNT, completion_tokens=COUNT, total_tokens=COUNT),
+    usage=_CHAT_USAGE,
 )
 
 _RESPONSE_USAGE = record(

@@ -28,7 +28,7 @@ class CompletionLogprobs:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._places = _Places(tokenizer.strips_leading_space)
+        self._places = _Places()
         self._empty()
 
     def add_prompt(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob], sent: str | Sequence[int]) -> None:
@@ -39,6 +39,7 @@ class CompletionLogprobs:
             logprobs: of all but the first, before which there is nothing that it could be likely after.
             sent: the prompt as it was sent, which is how it is echoed.
         """
+        self._places.at_start = self._tokenizer.strips_leading_space
         first = self._tokenizer.token_bytes(ids[0])
         # The beginning-of-sequence token is added to a text: it is a token of the prompt, and not in what was sent.
         is_added = isinstance(sent, str) and ids[0] == self._tokenizer.bos_id and not sent.encode().startswith(first)
@@ -79,10 +80,14 @@ class CompletionLogprobs:
 
 
 class _Places:
-    """Where each token begins in the text, in characters."""
+    """Where each token begins in the text, in characters.
 
-    def __init__(self, strips_leading_space: bool) -> None:
-        self._strips = self._at_start = strips_leading_space
+    Attributes:
+        at_start: the next text loses a leading space.
+    """
+
+    def __init__(self) -> None:
+        self.at_start = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._place = 0
 
@@ -93,14 +98,13 @@ class _Places:
         return place
 
     def end_text(self) -> None:
-        """The prompt is over: its text and the completion's were each decoded for themselves."""
+        """The prompt is over: its text and the completion's are each decoded for themselves."""
         self._advance(self._decoder.decode(b"", final=True))
-        self._at_start = self._strips
 
     def _advance(self, text: str) -> None:
-        if text and self._at_start:
+        if text and self.at_start:
             text = text.removeprefix(" ")
-            self._at_start = False
+            self.at_start = False
         self._place += len(text)
 
 

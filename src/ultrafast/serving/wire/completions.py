@@ -102,11 +102,12 @@ class _Choice:
         self._prompt = prompt
         self._prompt_ids = prompt_ids
         self._echoes = bool(ask.echo)  # as long as the prompt has not been told
+        self._lead: str | None = None if tokenizer.strips_leading_space else ""  # None: not known yet
         self._logprobs = None if ask.logprobs is None else CompletionLogprobs(tokenizer)
 
     def next(self, delta: TokenDelta) -> dict[str, Any]:
         """What a delta adds; with the first one, the prompt if it is to be echoed."""
-        text = delta.text
+        text = self._continuation(delta)
         if self._echoes:
             text = self._echo(delta) + text
             self._echoes = False
@@ -118,6 +119,18 @@ class _Choice:
             "logprobs": None if self._logprobs is None else self._logprobs.take(),
             "finish_reason": delta.finish_reason,
         }
+
+    def _continuation(self, delta: TokenDelta) -> str:
+        """The text of a delta. An answer's text begins without a space where its tokens have one; what continues a
+        prompt needs that space."""
+        if self._lead is None:
+            shown = [token for token in delta.token_ids if not self._tokenizer.is_special(token)]
+            if shown:
+                self._lead = " " if self._tokenizer.token_bytes(shown[0]).startswith(b" ") else ""
+        if not delta.text or not self._lead:
+            return delta.text
+        lead, self._lead = self._lead, ""
+        return lead + delta.text
 
     def _echo(self, delta: TokenDelta) -> str:
         """The prompt as it was sent."""
