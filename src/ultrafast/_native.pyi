@@ -1,5 +1,7 @@
 """Types of the native extension (native/bindings.cpp). Only ultrafast.engine.native imports it."""
 
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,6 +39,12 @@ class ModelConfig:
         local_rope_inv_freq: list[float],
     ) -> None: ...
 
+class Constraint(Protocol):
+    """What is asked, from any thread, for the tokens that may come next."""
+
+    def mask_into(self, pointer: int) -> None: ...
+    def accept(self, token: int) -> None: ...
+
 class Sequence:
     def __init__(
         self,
@@ -58,6 +66,8 @@ class Sequence:
         prediction: list[int] = ...,
         domain: str = "",
         replay: list[int] = ...,
+        num_prompt_logprobs: int = -1,
+        constraint: Constraint | None = None,
     ) -> None: ...
     block_table: list[int]
     num_computed: int
@@ -73,6 +83,13 @@ class Sequence:
     def num_rejected(self) -> int: ...
     @property
     def finish(self) -> int: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def raised(self) -> Exception | None: ...
+    @property
+    def num_scored(self) -> int: ...
+    def take_prompt_logprobs(self) -> list[tuple[float, list[tuple[int, float]]]]: ...
     def take(self) -> tuple[list[int], list[tuple[float, list[tuple[int, float]]]]]: ...
 
 class Model:

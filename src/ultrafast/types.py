@@ -19,14 +19,14 @@ class FinishReason(StrEnum):
 
     STOP = "stop"  # end-of-generation token or a stop string
     LENGTH = "length"  # max_tokens or the context limit
-    CANCELLED = "cancelled"  # the client's wish, or the engine was closed
+    CANCELLED = "cancelled"  # the client's wish, an error, or the engine was closed
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How to pick tokens. Ranges are checked by `Engine.check` (``RequestError`` naming the field)."""
 
-    max_tokens: int | None = None  # None: up to the context limit
+    max_tokens: int | None = None  # None: up to the context limit; 0 for a prompt that is only scored
     temperature: float = 0.0  # 0 is greedy
     top_k: int = 0  # 0 is off
     top_p: float = 1.0
@@ -38,7 +38,7 @@ class SamplingParams:
     seed: int = 0  # with the position, the key of the counter-based generator
     stop: tuple[str, ...] = ()  # never part of the text
     logprobs: int | None = None  # None: off; N: the chosen token's and the N most likely
-    ignore_eos: bool = False  # go on after end-of-generation tokens (benchmarks)
+    ignore_eos: bool = False  # go on after end-of-generation tokens (benchmarks); not past the end of a grammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,7 @@ class Output:
     usage: Usage
     timings: Timings
     logprobs: list[TokenLogprob] | None = None  # one per token id when asked for
+    prompt_logprobs: list[TokenLogprob] | None = None  # of the prompt's second token and on, when asked for
 
     @property
     def tokens_per_s(self) -> float:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ultrafast.chat.plan import ChatFormat
 from ultrafast.engine import memory
 from ultrafast.engine.blocks import BlockPool
+from ultrafast.engine.grammar import Grammars
 from ultrafast.engine.lanes import LaneClock, Turn
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
 from ultrafast.engine.meter import Meter, Watched
@@ -40,7 +41,7 @@ from ultrafast.engine.prefix_cache import PrefixCache
 from ultrafast.engine.prompt import encode_prompt
 from ultrafast.engine.prompt import token_ids as as_token_ids
 from ultrafast.engine.scheduler import Burst, Scheduler
-from ultrafast.engine.sequence import Sequence
+from ultrafast.engine.sequence import Sequence, as_logprobs
 from ultrafast.engine.status import ModelStatus
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, ULTRAFAST, Tiers
 from ultrafast.engine.topology import default_threads, detect
@@ -99,6 +100,7 @@ class Engine:
         with GgufFile(self.path) as file, _open_draft(draft_model) as draft:
             self.shape = ModelShape.from_gguf(file)
             self.tokenizer = Tokenizer.from_gguf(file.metadata, str(self.path))
+            self._grammars = Grammars(self.tokenizer, self.shape.vocab_size)
             self.chat = ChatFormat(self.tokenizer.chat_template, self.tokenizer.apply_chat_template)
             limit = self.shape.max_context
             self.max_context = _positive("context", context, default=limit, at_most=limit)
@@ -135,7 +137,7 @@ class Engine:
         self._paces = {lane: PrefillPace(chunk, _MAX_ROWS) for lane in Lane}
         self.meter = Meter(tiers)
         self._lock = threading.RLock()  # the scheduler and native sequences
-        self._mailboxes: dict[Sequence, deque[TokenDelta]] = {}  # of streams; `add` has none
+        self._mailboxes: dict[Sequence, deque[TokenDelta | RequestError]] = {}  # of streams; `add` has none
         self._closed = False
 
     # ---- ask and receive ----------------------------------------------------------------------------------
@@ -146,7 +148,8 @@ class Engine:
         Args:
             prompt: raw text, chat messages or token ids.
             **params: fields of `SamplingParams`, such as ``max_tokens=64, temperature=0, seed=0, stop=["\\n"]``; and
-                ``tier``, ``prediction`` (token ids, or text) and ``cache_salt`` of `GenerateRequest`.
+                ``tier``, ``prediction`` (token ids, or text), ``cache_salt``, ``grammar`` and ``prompt_logprobs`` of
+                `GenerateRequest`.
 
         Raises:
             RequestError: the request is wrong or does not fit; ``param`` names the field.
@@ -154,11 +157,13 @@ class Engine:
         token_ids: list[int] = []
         texts: list[str] = []
         logprobs: list[TokenLogprob] = []
+        prompt_logprobs: list[TokenLogprob] = []
         sequence = self._begin(self._request(prompt, params))
         for delta in self._deltas(sequence):
             texts.append(delta.text)
             token_ids.extend(delta.token_ids)
             logprobs.extend(delta.logprobs or ())
+            prompt_logprobs.extend(delta.prompt_logprobs or ())
         assert sequence.finish_reason is not None
         return Output(
             text="".join(texts),
@@ -167,6 +172,7 @@ class Engine:
             usage=sequence.usage,
             timings=sequence.timings,
             logprobs=None if sequence.request.params.logprobs is None else logprobs,
+            prompt_logprobs=None if sequence.request.prompt_logprobs is None else prompt_logprobs,
         )
 
     def stream(self, prompt: Prompt, **params: Any) -> Iterator[TokenDelta]:
@@ -177,6 +183,8 @@ class Engine:
         self._require_open()
         request = self._request(prompt, params)
         self.check(request)
+        if request.grammar is not None:
+            self.prepare_grammar(request.grammar)
         return self._stream(request)
 
     def logits(self, token_ids: Seq[int]) -> npt.NDArray[np.float32]:
@@ -223,6 +231,14 @@ class Engine:
         """
         return encode_prompt(self.tokenizer, prompt, self.max_context, tools=tools)
 
+    def prepare_grammar(self, text: str) -> None:
+        """Compile a grammar, so that `add` finds it ready; takes up to seconds. Thread-safe.
+
+        Raises:
+            RequestError: see `Grammars.prepare`.
+        """
+        self._grammars.prepare(text)
+
     def check(self, request: GenerateRequest) -> None:
         """Refuse what cannot be served. Thread-safe.
 
@@ -231,9 +247,10 @@ class Engine:
             RequestError: ``param`` names the field that is wrong.
         """
         check_request(request, self.shape.vocab_size, self.max_context)
-        needed = len(request.prompt_ids) + resolve_max_tokens(request, self.max_context)
+        max_tokens = resolve_max_tokens(request, self.max_context)
+        needed = len(request.prompt_ids) + max_tokens
         limit = self._scheduler.pool.num_blocks * KV_BLOCK
-        if needed > limit + 1:
+        if needed - min(max_tokens, 1) > limit:  # the last token of an output is never computed
             raise PromptTooLong(
                 f"prompt and output need {needed} tokens of KV cache; this machine has room for {limit}"
             )
@@ -246,10 +263,14 @@ class Engine:
         Args:
             request: what is asked.
             tier: that serves it; default: the one asked for.
+
+        Raises:
+            RequestError: what `check` and `prepare_grammar` raise.
         """
         self.check(request)
         max_tokens = resolve_max_tokens(request, self.max_context)
-        stop_ids = () if request.params.ignore_eos else sorted(self.tokenizer.eog_ids)
+        constraint = None if request.grammar is None else self._grammars.constraint(request.grammar)
+        stop_ids = () if request.params.ignore_eos and constraint is None else sorted(self.tokenizer.eog_ids)
         tier = tier or request.tier
         native = NativeSequence(
             request.prompt_ids,
@@ -259,6 +280,8 @@ class Engine:
             draft_limit=MAX_DRAFT if self.tiers.policies[tier].speculation else 0,
             prediction=request.prediction,
             domain=request.cache_salt,
+            prompt_logprobs=request.prompt_logprobs,
+            constraint=constraint,
         )
         sequence = Sequence(request, native, Detokenizer(self.tokenizer, request.params.stop), max_tokens, tier)
         sequence.timings.arrived = time.monotonic()
@@ -267,8 +290,9 @@ class Engine:
             self._scheduler.add(sequence)
         return sequence
 
-    def step(self) -> list[tuple[Sequence, TokenDelta]]:
-        """Admit, run one burst of one lane, commit: the deltas of all sequences that got tokens."""
+    def step(self) -> list[tuple[Sequence, TokenDelta | RequestError]]:
+        """Admit, run one burst of one lane, commit: the deltas of all sequences that got tokens, and the errors of
+        those that failed: these have ended, and the others do not notice."""
         with self._lock:
             self._require_open()
             self._admit()
@@ -420,42 +444,50 @@ class Engine:
             scheduler.finished(burst)
         return burst
 
-    def _commit(self, burst: Burst) -> list[tuple[Sequence, TokenDelta]]:
-        deltas = []
+    def _commit(self, burst: Burst) -> list[tuple[Sequence, TokenDelta | RequestError]]:
+        outcome: list[tuple[Sequence, TokenDelta | RequestError]] = []
         now = time.monotonic()
         for sequence, _ in burst.entries:
-            token_ids, native_logprobs = sequence.native.handle.take()
-            if not token_ids:
-                continue
             if sequence.finish_reason is not None:
                 continue  # cancelled while its step was suspended
-            if sequence.timings.first_token == 0.0:
-                sequence.timings.first_token = now
-                self._scheduler.share_prompt(sequence)
-            finish_reason = sequence.native.finish_reason
-            if finish_reason is FinishReason.STOP:
-                token_ids.pop()  # the end-of-generation token: a signal, not output
-            pushed = sequence.detokenizer.push(token_ids)
-            token_ids = token_ids[: pushed.num_tokens]
-            text = pushed.text
-            if pushed.stopped:
+            if delta := self._take_delta(sequence, now):
+                outcome.append((sequence, delta))
+            error = sequence.native.error
+            if error is not None and sequence.finish_reason is None:
+                self._finish(sequence, FinishReason.CANCELLED)
+                outcome.append((sequence, _constraint_failed(error)))
+        return outcome
+
+    def _take_delta(self, sequence: Sequence, now: float) -> TokenDelta | None:
+        """What the last burst added to a sequence, which ends here if it has an end."""
+        token_ids, native_logprobs = sequence.native.handle.take()
+        finish_reason = sequence.native.finish_reason
+        if not token_ids and finish_reason is None:
+            return None
+        prompt_logprobs = None
+        if sequence.timings.first_token == 0.0:
+            sequence.timings.first_token = now
+            self._scheduler.share_prompt(sequence)
+            prompt_logprobs = sequence.take_prompt_logprobs()
+        if finish_reason is FinishReason.STOP:
+            token_ids.pop()  # the end-of-generation token: a signal, not output
+        pushed = sequence.detokenizer.push(token_ids)
+        token_ids = token_ids[: pushed.num_tokens]
+        text = pushed.text
+        if pushed.stopped:
+            finish_reason = FinishReason.STOP
+        elif finish_reason is not None:
+            text += sequence.detokenizer.flush()
+            if sequence.detokenizer.stop is not None:
                 finish_reason = FinishReason.STOP
-            elif finish_reason is not None:
-                text += sequence.detokenizer.flush()
-                if sequence.detokenizer.stop is not None:
-                    finish_reason = FinishReason.STOP
-            sequence.num_output += len(token_ids)
-            self.meter.tokens(sequence.tier, len(token_ids), now)
-            logprobs = None
-            if sequence.request.params.logprobs is not None:
-                logprobs = [
-                    TokenLogprob(token, chosen, tuple(top))
-                    for token, (chosen, top) in zip(token_ids, native_logprobs, strict=False)
-                ]
-            if finish_reason is not None:
-                self._finish(sequence, finish_reason)
-            deltas.append((sequence, TokenDelta(text, token_ids, logprobs, finish_reason, sequence.detokenizer.stop)))
-        return deltas
+        sequence.num_output += len(token_ids)
+        self.meter.tokens(sequence.tier, len(token_ids), now)
+        logprobs = None
+        if sequence.request.params.logprobs is not None:
+            logprobs = as_logprobs(token_ids, native_logprobs)
+        if finish_reason is not None:
+            self._finish(sequence, finish_reason)
+        return TokenDelta(text, token_ids, logprobs, finish_reason, sequence.detokenizer.stop, prompt_logprobs)
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> None:
         sequence.finish_reason = reason
@@ -488,7 +520,8 @@ class Engine:
 
     def _request(self, prompt: Prompt, params: dict[str, Any]) -> GenerateRequest:
         given = {name: value for name, value in params.items() if value is not None}  # None: the default
-        how = {name: given.pop(name) for name in ("tier", "prediction", "cache_salt") if name in given}
+        service = ("tier", "prediction", "cache_salt", "grammar", "prompt_logprobs")
+        how = {name: given.pop(name) for name in service if name in given}
         unknown = given.keys() - {field.name for field in fields(SamplingParams)}
         if unknown:
             raise TypeError(f"unknown parameter {', '.join(sorted(unknown))}; see ultrafast.SamplingParams")
@@ -515,12 +548,14 @@ class Engine:
                     while not mailbox:
                         if sequence.finish_reason is not None:
                             return  # cancelled by close()
-                        for other, delta in self.step():
+                        for other, item in self.step():
                             if other in self._mailboxes:
-                                self._mailboxes[other].append(delta)
-                    delta = mailbox.popleft()
-                yield delta
-                if delta.finish_reason is not None:
+                                self._mailboxes[other].append(item)
+                    item = mailbox.popleft()
+                if isinstance(item, RequestError):
+                    raise item
+                yield item
+                if item.finish_reason is not None:
                     return
         finally:
             with self._lock:
@@ -539,6 +574,16 @@ def _open_draft(name: str | Path | None) -> Iterator[tuple[GgufFile, ModelShape]
         return
     with GgufFile(fetch.resolve(str(name))) as file:
         yield file, ModelShape.from_gguf(file)
+
+
+def _constraint_failed(error: Exception) -> RequestError:
+    if isinstance(error, RequestError):
+        return error
+    failure = RequestError(
+        f"The grammar of the output failed: {error}", status=500, type="server_error", code="server_error"
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def _positive(name: str, value: int | None, *, default: int, at_most: int) -> int:

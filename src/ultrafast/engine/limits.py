@@ -34,17 +34,16 @@ def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -
         RequestError: ``param`` names the field.
         PromptTooLong: the prompt leaves no room for output, or not for ``max_tokens``.
     """
-    _check_params(request.params, vocab_size)
+    _check_params(request.params, vocab_size, least_tokens=1 if request.prompt_logprobs is None else 0)
     _check_service(request)
-    prompt = request.prompt_ids
-    if len(prompt) >= max_context:
+    prompt, asked = request.prompt_ids, request.params.max_tokens
+    if len(prompt) + (asked != 0) > max_context:
         raise PromptTooLong(
             f"the prompt has {len(prompt)} tokens; the context of {max_context} tokens is for prompt and output",
             param="prompt",
         )
     check_prompt(prompt, vocab_size)
     _check_tokens("prediction", request.prediction, vocab_size)
-    asked = request.params.max_tokens
     if asked is not None and len(prompt) + asked > max_context:
         raise PromptTooLong(
             f"the prompt's {len(prompt)} tokens and the {asked} of max_tokens make {len(prompt) + asked}; "
@@ -66,10 +65,11 @@ def check_prompt(token_ids: Sequence[int], vocab_size: int) -> None:
 
 def resolve_max_tokens(request: GenerateRequest, max_context: int) -> int:
     """Output tokens that a checked request may have at most."""
-    return request.params.max_tokens or max_context - len(request.prompt_ids)
+    asked = request.params.max_tokens
+    return max_context - len(request.prompt_ids) if asked is None else asked
 
 
-def _check_params(params: SamplingParams, vocab_size: int) -> None:
+def _check_params(params: SamplingParams, vocab_size: int, *, least_tokens: int) -> None:
     for name, (low, high) in _RANGES.items():
         value = getattr(params, name)
         if not _is_number(value) or not low <= value <= high:
@@ -77,7 +77,7 @@ def _check_params(params: SamplingParams, vocab_size: int) -> None:
     if params.top_p == 0.0:
         raise RequestError("top_p must be greater than 0", param="top_p")
     if params.max_tokens is not None:
-        _check_int("max_tokens", params.max_tokens, 1, 2**31 - 1)
+        _check_int("max_tokens", params.max_tokens, least_tokens, 2**31 - 1)
     _check_int("top_k", params.top_k, 0, 2**31 - 1)
     _check_int("seed", params.seed, -(2**63), 2**64 - 1)
     if params.logprobs is not None:
@@ -98,6 +98,10 @@ def _check_service(request: GenerateRequest) -> None:
         )
     if not isinstance(request.cache_salt, str):
         raise RequestError(f"cache_salt must be a string, not {_shown(request.cache_salt)}", param="cache_salt")
+    if request.grammar is not None and not isinstance(request.grammar, str):
+        raise RequestError(f"grammar must be a string, not {_shown(request.grammar)}", param="grammar")
+    if request.prompt_logprobs is not None:
+        _check_int("prompt_logprobs", request.prompt_logprobs, 0, MAX_LOGPROBS)
     deadline = request.deadline_s
     if deadline is not None and not (_is_number(deadline) and 0 < deadline <= MAX_DEADLINE_S):
         raise RequestError(

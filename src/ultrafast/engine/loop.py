@@ -227,10 +227,17 @@ class EngineLoop:
     def _step(self, outcome: _Outcome) -> None:
         if not self._active:
             return
-        deltas = self.engine.step()
+        news = self.engine.step()
         self._tell_who_started(outcome)
-        for sequence, delta in deltas:
-            self._pass_on(self._active[sequence], delta, outcome)
+        for sequence, item in news:
+            stream = self._active[sequence]
+            if isinstance(item, RequestError):
+                if item.status >= 500:
+                    _log.error("a request failed", exc_info=item)
+                self._end(stream)
+                outcome.append((stream, item))
+            else:
+                self._pass_on(stream, item, outcome)
 
     def _tell_who_started(self, outcome: _Outcome) -> None:
         for sequence, stream in self._active.items():

@@ -29,7 +29,7 @@ MAX_DRAFT: int = _native.MAX_DRAFT
 REFERENCE = "reference"
 """The plain fp32 path: not an instruction set, but chosen like one."""
 
-_FINISH = (None, FinishReason.STOP, FinishReason.LENGTH)  # order of native Finish
+_FINISH = (None, FinishReason.STOP, FinishReason.LENGTH, None)  # order of native Finish; the last is a failure
 
 
 def available_isas() -> list[str]:
@@ -149,6 +149,11 @@ class NativeSequence:
         prediction: what the output probably is.
         domain: whose past outputs, as `NativeModel.remember` got them, may become drafts.
         replay: for measurements: output tokens that take the place of the sampler's picks.
+        prompt_logprobs: of the prompt's second token and on, each with so many of the most likely; None: off.
+        constraint: ``accept(token)`` follows the output, and ``mask_into(address)`` then sets bit t % 32 of the uint32
+            word t // 32, all 0 before, for each token t that may be next: no other is picked. It is asked along the
+            output alone, whatever is drafted, and never told of the last token. Log-probabilities stay the model's own.
+            Called from any of the workers, with the GIL; what it raises ends the sequence, with `error`.
     """
 
     __slots__ = ("handle",)
@@ -164,6 +169,8 @@ class NativeSequence:
         prediction: Seq[int] = (),
         domain: str = "",
         replay: Seq[int] = (),
+        prompt_logprobs: int | None = None,
+        constraint: _native.Constraint | None = None,
     ) -> None:
         self.handle = _native.Sequence(
             list(prompt_ids),
@@ -183,6 +190,8 @@ class NativeSequence:
             prediction=list(prediction),
             domain=domain,
             replay=list(replay),
+            num_prompt_logprobs=-1 if prompt_logprobs is None else int(prompt_logprobs),
+            constraint=constraint,
         )
 
     def begin(self, blocks: list[int], num_computed: int) -> None:
@@ -206,9 +215,19 @@ class NativeSequence:
         return self.handle.num_rejected
 
     @property
+    def num_scored(self) -> int:
+        """Prompt tokens whose log-probabilities are known."""
+        return self.handle.num_scored
+
+    @property
     def finish_reason(self) -> FinishReason | None:
-        """Set when a stop token was sampled or the last token allowed."""
+        """Set when a stop token was sampled or the last token allowed; without output, when the prompt is computed."""
         return _FINISH[self.handle.finish]
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the sequence has failed, if it has: what its constraint raised, or that it allowed no token."""
+        return self.handle.raised or (RuntimeError(self.handle.error) if self.handle.error else None)
 
 
 class NativeModel:

@@ -177,7 +177,7 @@ class Scheduler:
             slots: to be freed as well.
         """
         tokens = sequence.token_ids
-        match = self.cache.match(tokens, sequence.request.cache_salt, len(tokens) - 1)
+        match = self.cache.match(tokens, sequence.request.cache_salt, sequence.max_cached)
         own = sequence.num_blocks_needed - len(match.blocks)
         if not self._make_room(sequence, own, slots, now):
             self.pool.release(match.blocks)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ultrafast.engine.native import KV_BLOCK, Lane, NativeSequence
 from ultrafast.engine.tiers import ULTRAFAST
 from ultrafast.models.detokenize import Detokenizer
-from ultrafast.types import FinishReason, GenerateRequest, Timings, Usage
+from ultrafast.types import FinishReason, GenerateRequest, Timings, TokenLogprob, Usage
 
 
 @dataclass(eq=False, slots=True)
@@ -53,12 +53,24 @@ class Sequence:
     @property
     def num_blocks_needed(self) -> int:
         """KV blocks for every position that may be computed; the last output token never is."""
-        return -(-(len(self.request.prompt_ids) + self.max_tokens - 1) // KV_BLOCK)
+        return -(-(len(self.request.prompt_ids) + max(self.max_tokens - 1, 0)) // KV_BLOCK)
 
     @property
     def token_ids(self) -> Seq[int]:
         """Prompt and all of the output, the end-of-generation token included."""
         return self.native.handle.tokens if self.native.handle.num_output else self.request.prompt_ids
+
+    @property
+    def max_cached(self) -> int:
+        """Of `token_ids`, how many need not be computed if the cache has them.
+
+        Never the last, from which the next is sampled; nor, in a prompt that is to be scored, those that tell how
+        likely the next ones are.
+        """
+        to_score = self.request.prompt_logprobs is not None
+        if to_score and self.native.num_scored < len(self.request.prompt_ids) - 1:
+            return self.native.num_scored
+        return len(self.token_ids) - 1
 
     @property
     def num_computed(self) -> int:
@@ -75,8 +87,21 @@ class Sequence:
         """Tokens to be computed before the next one comes."""
         return self.native.num_pending
 
+    def take_prompt_logprobs(self) -> list[TokenLogprob] | None:
+        """Of the prompt's second token and on, if they were asked for; once, when the prompt is computed."""
+        if self.request.prompt_logprobs is None:
+            return None
+        return as_logprobs(self.request.prompt_ids[1:], self.native.handle.take_prompt_logprobs())
+
     def begin(self, num_cached: int) -> None:
         """Start, or start again, on `blocks`, of which the first ``num_cached`` positions are computed."""
         self.native.begin(self.blocks, num_cached)
         if self.num_cached is None:
             self.num_cached = num_cached
+
+
+def as_logprobs(token_ids: Seq[int], native: Seq[tuple[float, list[tuple[int, float]]]]) -> list[TokenLogprob]:
+    """What the native side says about tokens; it may say more, of those that a stop has cut off."""
+    return [
+        TokenLogprob(int(token), chosen, tuple(top)) for token, (chosen, top) in zip(token_ids, native, strict=False)
+    ]

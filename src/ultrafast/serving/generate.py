@@ -160,6 +160,8 @@ def _prepare(loop: EngineLoop, job: Job) -> _Prepared:
         return _Prepared(prompt_ids, _encode_prediction(loop, job, len(prompt_ids)), None, PlainParser)
     plan = engine.chat.plan(job.prompt, tools=job.tools, choice=job.choice, output=job.output)  # type: ignore[arg-type]
     prompt_ids = engine.encode_prompt(plan.messages, tools=plan.tools)
+    if plan.grammar is not None:
+        engine.prepare_grammar(plan.grammar)
     return _Prepared(prompt_ids, _encode_prediction(loop, job, len(prompt_ids)), plan.grammar, plan.parser)
 
 
