@@ -193,9 +193,11 @@ def test_thoughts_come_once_and_first() -> None:
     assert not allows(grammar_of(HERMES, thoughts="begun"), "Hi.")
 
 
-ODD = [
+PARTLY = [
     {"type": "object", "properties": {"x": {"type": "string", "pattern": "(?=a)b"}}},
     {"type": "object", "properties": {"x": {"$ref": "https://example.com/schema"}}},
+]
+ODD = [
     {"type": "object", "properties": []},
     {"type": "object", "properties": {"x": {"type": "text"}}},
     {"type": "array"},
@@ -203,13 +205,24 @@ ODD = [
 
 
 @pytest.mark.parametrize("schema", ODD)
-def test_a_schema_that_cannot_be_had_is_any_object_or_refused(schema: dict[str, Any]) -> None:
+def test_a_schema_that_cannot_be_had_is_any_object(schema: dict[str, Any]) -> None:
     grammar = grammar_of(HERMES, REQUIRED, tools=[Tool("f", "", schema)])
     assert allows(grammar, written(HERMES, ("f", '{"anything": [1]}')))
     assert not allows(grammar, written(HERMES, ("f", "[]")))
+
+
+@pytest.mark.parametrize("schema", [*PARTLY, *ODD])
+def test_a_strict_schema_that_cannot_be_had_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=r"the schema of the tool 'f' cannot be guaranteed: \w") as caught:
         grammar_of(HERMES, tools=[ADD, Tool("f", "", schema, strict=True)])
     assert caught.value.param == "tools"
+
+
+@pytest.mark.parametrize("schema", PARTLY)
+def test_what_cannot_be_had_of_a_schema_is_left_out(schema: dict[str, Any]) -> None:
+    grammar = grammar_of(HERMES, REQUIRED, tools=[Tool("f", "", schema)])
+    assert allows(grammar, written(HERMES, ("f", '{"x": "c"}')))
+    assert not allows(grammar, written(HERMES, ("f", '{"y": "c"}')))
 
 
 def test_what_is_supported_of_a_schema_holds() -> None:

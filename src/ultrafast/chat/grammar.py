@@ -7,10 +7,11 @@ and text contains no mark of a call.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from ultrafast.chat.schema import library_schema
+from ultrafast.chat.schema_keywords import SchemaProblem
 from ultrafast.chat.syntax import CallSyntax
 from ultrafast.errors import RequestError
 from ultrafast.types import OutputFormat, Tool, ToolChoice
@@ -19,16 +20,12 @@ Thoughts = Literal["none", "optional", "begun"]
 """Whether ``<think>`` … ``</think>`` may come before the answer; ``begun``: the prompt ends within it."""
 
 _MAX_CALLS = 32  # in one answer: a model that repeats itself comes to an end
-# As `json.dumps` and the templates' `tojson` separate: a call that is replayed has the tokens that were generated.
-_FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _SPACE = r"[ \t\n\r]*"
 _ANYTHING = "(?s:.*)"
 _OTHERS = frozenset(  # keywords by which an object may have more than its `properties`
     """additionalProperties unevaluatedProperties patternProperties $ref $dynamicRef allOf anyOf oneOf not if then else
     dependentSchemas minProperties""".split()  # noqa: SIM905
 )
-_MAX_REASON = 300  # characters
-_MAX_SCHEMA = 256 << 10  # characters
 
 
 def answer_grammar(
@@ -119,19 +116,17 @@ def _arguments(tool: Tool) -> str:
     """JSON that satisfies the tool's schema. Where that cannot be had and the tool is not strict, it satisfies what is
     supported of the schema, or is any object."""
     kind = tool.parameters.get("type", "object")
+    problem = "it is not an object's"
     if kind == "object" or (isinstance(kind, list) and "object" in kind):
         schema = _closed({**tool.parameters, "type": "object"})
-        problem = _problem(_in_our_form(schema))
-        if problem is None:
-            return f"%json {_in_our_form(schema)}"
-        lenient = _in_our_form(schema, lenient=True)
-        if not tool.strict and _problem(lenient) is None:
-            return f"%json {lenient}"
-    else:
-        problem = "it is not an object's"
+        for lenient in (False,) if tool.strict else (False, True):
+            try:
+                return f"%json {library_schema(schema, lenient=lenient)}"
+            except SchemaProblem as error:
+                problem = str(error)
     if tool.strict:
         raise RequestError(f"the schema of the tool {tool.name!r} cannot be guaranteed: {problem}", param="tools")
-    return f"%json {_in_our_form({'type': 'object'})}"
+    return f"%json {library_schema({'type': 'object'})}"
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
@@ -144,26 +139,10 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _output(output: OutputFormat) -> str:
-    schema = _in_our_form({"type": "object"} if output.kind == "json_object" else output.schema or {})
-    problem = _problem(schema)
-    if problem is not None:
-        raise RequestError(f"the schema of the output cannot be guaranteed: {problem}", param="output")
-    return f"%json {schema}"
-
-
-def _in_our_form(schema: Mapping[str, Any], *, lenient: bool = False) -> str:
-    return json.dumps({**schema, "x-guidance": {**_FORM, "lenient": lenient}}, ensure_ascii=False)
-
-
-@lru_cache(maxsize=128)
-def _problem(schema: str) -> str | None:
-    """Why there is no grammar for a schema; None if there is one. The library bounds what it takes to find out."""
-    if len(schema) > _MAX_SCHEMA:
-        return f"it has {len(schema)} characters, and {_MAX_SCHEMA} are allowed"
-    from llguidance import LLMatcher  # takes its time, and most servers are asked for tools or schemas late or never
-
-    message: str = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(schema))
-    return " ".join(message.split())[:_MAX_REASON] or None
+    try:
+        return f"%json {library_schema({'type': 'object'} if output.kind == 'json_object' else output.schema or {})}"
+    except SchemaProblem as error:
+        raise RequestError(f"the schema of the output cannot be guaranteed: {error}", param="output") from None
 
 
 def _literal(text: str) -> str:
