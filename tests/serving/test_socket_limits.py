@@ -86,13 +86,17 @@ def test_the_33rd_name_is_refused_and_the_others_go_on() -> None:
 
 
 def test_16_responses_run_at_once_and_the_next_one_waits() -> None:
-    with served(ScriptedEngine("Fine.", num_slots=32, paced=True)) as server, talk(server.port) as client:
+    engine = ScriptedEngine("Fine.", num_slots=32, paced=True)
+    with served(engine) as server, talk(server.port) as client:
         for index in range(17):
             client.create(stream_id=f"lane-{index}")
-        client.connection.send("?")  # its answer tells that all before it were taken
-        events = [client.receive() for _ in range(33)]
-        server.wait_for(lambda stats: num_open(stats) == 16)
-        server.loop.engine.allow(None)  # type: ignore[attr-defined]
+        events = [client.receive() for _ in range(32)]
+        for _ in range(3):
+            client.connection.send("?")  # by the time of its answer, a 17th would have begun
+            events.append(client.receive())
+        assert sum(event["type"] == "response.in_progress" for event in events) == 16
+        assert num_open(server.loop.stats()) == 16
+        engine.allow(None)
         while sum(event["type"] == "response.completed" for event in events) < 17:
             events.append(client.receive())
         for index in range(17):
