@@ -16,8 +16,8 @@ from websockets.frames import Opcode
 from support.fuzz import RESPONSES, mutate_bytes, mutate_value, valid_body
 from support.response_events import TERMINAL
 from support.scripted_engine import ScriptedEngine
-from support.served import Served, served
-from support.socket_client import RawSocket, talk
+from support.served import served
+from support.socket_client import RawSocket, leave_no_trace
 
 NUM_EVENTS = 4000
 NUM_RAW = 1000
@@ -45,15 +45,6 @@ def close_code(client: RawSocket) -> int | None:
             if last.opcode is Opcode.CLOSE:
                 code = struct.unpack(">H", last.data[:2])[0] if last.data else 1005
     return code
-
-
-def leave_no_trace(server: Served) -> None:
-    """Whatever came before: nothing runs, no connection is left, and the next client is served."""
-    server.wait_for(lambda stats: stats["running"] + stats["waiting"] == 0)
-    sockets = server.server.config.app.state.sockets  # type: ignore[union-attr]
-    server.wait_for(lambda _: not sockets.open, limit_s=30)
-    with talk(server.port) as client:
-        assert client.turn()["status"] == "completed"
 
 
 @pytest.mark.parametrize(
@@ -175,32 +166,3 @@ def test_a_thousand_broken_streams() -> None:
     sent_by_clients = {code for code in codes if code is not None and (code == 1000 or code == 1005 or code >= 3000)}
     assert set(codes) - sent_by_clients <= {None, 1002, 1007, 1009}, codes
     assert codes[1002] > NUM_RAW // 10, codes
-
-
-def test_broken_upgrades_are_refused_and_forgotten() -> None:
-    """Also when they are such that what reads them cannot say what is wrong."""
-    lines = [
-        b"Host: localhost",
-        b"Connection: Upgrade",
-        b"Upgrade: websocket",
-        b"Sec-WebSocket-Version: 13",
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-    ]
-    broken = [
-        (b"POST", [*lines, b"Content-Length: 0"]),
-        (b"GET", [*lines, b"Content-Length: 5"]),
-        (b"GET", [*lines, b"Transfer-Encoding: chunked"]),
-        (b"GET", [*lines, b"Sec-WebSocket-Protocol: \xff,,"]),
-        (b"GET", [*lines, *(b"X-%d: 1" % index for index in range(300))]),
-        (b"GET", [*lines, b"X: " + b"a" * 9000]),
-        (b"GET", lines[:-1]),
-        (b"GET", [*lines, lines[-1]]),
-        (b"GET", [*lines[:-2], b"Sec-WebSocket-Version: 8", lines[-1]]),
-    ]
-    with served(ScriptedEngine("Fine.")) as server:
-        for method, headers in broken:
-            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
-                client.sendall(b"\r\n".join([method + b" /v1/responses HTTP/1.1", *headers, b"", b""]))
-                answer = b"".join(iter(lambda: client.recv(4096), b""))
-                assert answer.startswith(b"HTTP/1.1 4"), (method, headers, answer)
-        leave_no_trace(server)

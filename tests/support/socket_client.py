@@ -17,6 +17,8 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
 from support.response_events import TERMINAL, check_events
+from support.served import Served
+from ultrafast.serving.wire.socket import Sockets
 
 LIMIT_S = 30
 
@@ -133,3 +135,17 @@ class RawSocket:
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
+
+
+def connections(server: Served) -> set[Any]:
+    """The open ones, as the server sees them."""
+    sockets: Sockets = server.server.config.app.state.sockets  # type: ignore[union-attr]
+    return sockets.open
+
+
+def leave_no_trace(server: Served) -> None:
+    """Whatever came before: nothing runs, no connection is left, and the next client is served."""
+    server.wait_for(lambda stats: stats["running"] + stats["waiting"] == 0)
+    server.wait_for(lambda _: not connections(server), limit_s=30)
+    with talk(server.port) as client:
+        assert client.turn()["status"] == "completed"

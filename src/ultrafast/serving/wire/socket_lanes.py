@@ -92,7 +92,10 @@ class Lanes:
 
     def lane_of(self, response_id: object) -> str | None:
         """The name of the lane in which that response is in the making, if there is one and it has a name."""
-        return next((lane.stream_id for lane in self._lanes.values() if lane.in_progress == response_id), None)
+        for lane in self._lanes.values():
+            if lane.in_progress is not None and lane.in_progress == response_id:
+                return lane.stream_id
+        return None
 
     async def _work(self, lane: Lane) -> None:
         while lane.waiting:
