@@ -133,6 +133,14 @@ def test_a_cut_call_has_no_end() -> None:
     first = '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>\n'
     assert pieces_of(first + text)[-1] == ENDED  # a stop string cut it
     assert pieces_of(first, finish=FinishReason.LENGTH) == [*call("add"), LENGTH]
+
+
+@pytest.mark.parametrize(
+    "text", ["\n<tool_call>", "\n<tool_call>\n{", '\n<tool_call>\n{"name": "ad', '<tool_call>{"name": "add"']
+)
+def test_a_call_cut_before_its_arguments_leaves_nothing(text: str) -> None:
+    assert pieces_of(text, finish=FinishReason.LENGTH) == [LENGTH]
+    assert pieces_of("Well" + text, finish=FinishReason.LENGTH) == [Text("Well"), LENGTH]
     assert pieces_of(first, finish=FinishReason.CANCELLED) == [*call("add"), ENDED]
 
 

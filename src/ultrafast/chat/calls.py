@@ -54,9 +54,15 @@ class CallParser:
             self._take(char)
         if delta.finish_reason is None:
             return self._out.give()
-        if not (self._follows_call and (self._take == self._after_object or self._held.isspace())):
+        between_calls = self._follows_call and (self._take == self._after_object or self._held.isspace())
+        if not (between_calls or self._is_cut_open(delta.finish_reason)):
             self._release()
         return [*self._out.give(last=True), AnswerEnd(self._reason(delta.finish_reason), delta.stop)]
+
+    def _is_cut_open(self, finish: FinishReason) -> bool:
+        """Whether the limit cut a call of which nothing but its mark is certain: what there is of it is of no use."""
+        is_open = self._take in (self._after_opening, self._in_object) and self._call == "unknown"
+        return bool(self._opening) and is_open and finish is FinishReason.LENGTH
 
     def _reason(self, finish: FinishReason) -> Literal["stop", "length", "tool_calls"]:
         if finish is FinishReason.LENGTH:
