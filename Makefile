@@ -6,11 +6,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NATIVE_SOURCES := CMakeLists.txt $(shell find native -name tests -prune -o -type f -print)
 NATIVE_TESTS := build/native-asan
 PEERS := build/peers-venv
+CLIS := build/clis
+CLI_PACKAGES := @openai/codex@0.171.0 @anthropic-ai/claude-code@2.1.332
+JS := tests/clients/js
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SERVE_ARGS ?=
 ARGS ?=
 
-.PHONY: help serve test lint types native-test format bench bench-peers bench-http bench-agent bench-tiers clean
+.PHONY: help serve test test-clis lint types native-test format bench bench-peers bench-http bench-agent bench-tiers clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -18,8 +21,12 @@ help:  ## show this list
 serve: $(VENV)/.installed  ## serve the embedded model on http://127.0.0.1:8000 (SERVE_ARGS="--port 9000 …")
 	@$(BIN)/ultrafast serve $(SERVE_ARGS)
 
-test: lint types native-test  ## lint, types, native tests under sanitizers, pytest (ARGS="-k name …")
+test: lint types native-test $(VENV)/.clients $(VENV)/.js  ## lint, types, native tests under sanitizers, pytest (ARGS="-k name …")
 	$(BIN)/python -m pytest $(ARGS)
+
+test-clis: $(VENV)/.clients $(CLIS)/.installed  ## run Codex and Claude Code against a server (CAPTURES=write keeps what they send)
+	PATH="$(abspath $(CLIS))/node_modules/.bin:$$PATH" CAPTURES="$(CAPTURES)" \
+	  $(BIN)/python -m pytest tests/clients/test_codex.py tests/clients/test_claude_code.py $(ARGS)
 
 lint: $(VENV)/.dev  ## check style and formatting
 	$(BIN)/ruff check .
@@ -54,7 +61,7 @@ bench-tiers: $(VENV)/.installed  ## measure what the tiers promise, beside a loa
 	@$(BIN)/python benchmarks/tiers.py $(ARGS)
 
 clean:  ## back to a fresh clone; downloaded models stay in the user cache
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist $(JS)/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # Prints a requirement list of pyproject.toml, one a line: pip before 25.1 cannot install dependency groups itself.
@@ -90,6 +97,22 @@ $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the development tools"
 	@$(call requires,dependency-groups,dev) > $(VENV)/dev-requires.txt
 	@$(PIP) -r $(VENV)/dev-requires.txt
+	@touch $@
+
+$(VENV)/.clients: $(VENV)/.dev
+	@echo "Installing the clients that are tested"
+	@$(call requires,dependency-groups,clients) > $(VENV)/clients-requires.txt
+	@$(PIP) -r $(VENV)/clients-requires.txt
+	@touch $@
+
+# A machine without Node.js skips the tests of the client for JavaScript.
+$(VENV)/.js: $(JS)/package-lock.json $(VENV)/.created
+	@if command -v npm >/dev/null; then npm ci --silent --prefix $(JS) && touch $@; else echo "No npm: skipping the JavaScript client"; fi
+
+$(CLIS)/.installed: Makefile
+	@echo "Installing $(CLI_PACKAGES) (some 800 MB)"
+	@mkdir -p $(CLIS)
+	@npm install --silent --no-audit --no-fund --prefix $(CLIS) $(CLI_PACKAGES)
 	@touch $@
 
 $(PEERS)/.installed: benchmarks/peers-requirements.txt

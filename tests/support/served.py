@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from starlette.types import ASGIApp
 
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.serving.server import Server, bind
@@ -35,12 +37,19 @@ class Served:
 
 
 @contextmanager
-def served(engine: Any, *, port: int = 0) -> Iterator[Served]:
-    """Serve the engine until the end of the block, then drain. Port 0 takes a free one."""
+def served(engine: Any, *, port: int = 0, wrap: Callable[[ASGIApp], ASGIApp] | None = None) -> Iterator[Served]:
+    """Serve the engine until the end of the block, then drain.
+
+    Args:
+        port: 0 takes a free one.
+        wrap: puts something around the application.
+    """
     listener = bind("127.0.0.1", port)
     port = listener.getsockname()[1]
     loop = EngineLoop(engine)
     server = Server([loop], listener, started_at=time.monotonic(), store=ResponseStore())
+    if wrap is not None:
+        server.config.app = wrap(server.config.app)  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run)
     thread.start()
     ready = threading.Event()
