@@ -1,21 +1,19 @@
-"""What one connection may take, and how it ends: limits, bad frames, clients that leave or do not read, shutdown."""
+"""What one connection may send, have running, and last."""
 
 from __future__ import annotations
 
-import socket
 import struct
 import threading
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
 
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, served
-from support.socket_client import RawSocket, frame_of, talk, whole
-from ultrafast.serving import upgrade
+from support.socket_client import RawSocket, connections, frame_of, talk, whole
 from ultrafast.serving.wire import socket as socket_mode
 from ultrafast.serving.wire import socket_lanes
 
@@ -24,11 +22,6 @@ MEBI = 1 << 20
 
 def num_open(stats: dict[str, int]) -> int:
     return stats["running"] + stats["waiting"]
-
-
-def connections(server: Served) -> set[Any]:
-    sockets: socket_mode.Sockets = server.server.config.app.state.sockets  # type: ignore[union-attr]
-    return sockets.open
 
 
 @pytest.mark.parametrize(
@@ -93,13 +86,17 @@ def test_the_33rd_name_is_refused_and_the_others_go_on() -> None:
 
 
 def test_16_responses_run_at_once_and_the_next_one_waits() -> None:
-    with served(ScriptedEngine("Fine.", num_slots=32, paced=True)) as server, talk(server.port) as client:
+    engine = ScriptedEngine("Fine.", num_slots=32, paced=True)
+    with served(engine) as server, talk(server.port) as client:
         for index in range(17):
             client.create(stream_id=f"lane-{index}")
-        client.connection.send("?")  # its answer tells that all before it were taken
-        events = [client.receive() for _ in range(33)]
-        server.wait_for(lambda stats: num_open(stats) == 16)
-        server.loop.engine.allow(None)  # type: ignore[attr-defined]
+        events = [client.receive() for _ in range(32)]
+        for _ in range(3):
+            client.connection.send("?")  # by the time of its answer, a 17th would have begun
+            events.append(client.receive())
+        assert sum(event["type"] == "response.in_progress" for event in events) == 16
+        assert num_open(server.loop.stats()) == 16
+        engine.allow(None)
         while sum(event["type"] == "response.completed" for event in events) < 17:
             events.append(client.receive())
         for index in range(17):
@@ -207,96 +204,6 @@ def test_too_many_connections_are_closed_to_be_tried_again(monkeypatch: pytest.M
         server.wait_for(lambda _: not connections(server))
         with talk(server.port) as third:
             third.turn()
-
-
-@pytest.mark.parametrize("leave", ["close", "reset", "goodbye"])
-@pytest.mark.parametrize("phase", ["waiting", "prefill", "streaming"])
-def test_a_client_that_leaves_frees_everything(leave: str, phase: str) -> None:
-    engine = ScriptedEngine(num_slots=0 if phase == "waiting" else 4, paced=True)
-    with served(engine) as server:
-        with RawSocket(server.port) as client:
-            for index in range(3):
-                client.send(frame_of(stream_id=f"lane-{index}"))
-                client.send(frame_of(stream_id=f"lane-{index}"))
-            server.wait_for(lambda stats: num_open(stats) == 3)
-            if phase == "streaming":
-                engine.allow(5)
-                texts = (frame for frame in client.frames() if b"output_text.delta" in frame.data)
-                next(texts)
-            if leave == "reset":
-                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            if leave == "goodbye":
-                client.protocol.send_close(1000)
-                client.flush()
-                list(client.frames())
-        server.wait_for(lambda stats: num_open(stats) == 0)
-        server.wait_for(lambda _: not connections(server))
-        assert len(engine.requests) <= 3
-
-
-def test_a_client_that_does_not_read_is_dropped_and_nobody_else_notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrade, "SLOW_READER_S", 0.2)
-    engine = ScriptedEngine("Fine.", paced=True)
-    with served(engine) as server, talk(server.port) as other, RawSocket(server.port) as stalled:
-        stalled.send(frame_of(stream_id="quiet"))  # runs on, and is cancelled with the connection
-        server.wait_for(lambda stats: num_open(stats) == 1)
-        other.create("A")
-        server.wait_for(lambda stats: num_open(stats) == 2)
-        stalled.send(frame_of(user="x" * 16 * MEBI))  # told again in every event about the whole response
-        server.wait_for(lambda _: len(connections(server)) == 1)
-        server.wait_for(lambda stats: num_open(stats) == 1)
-        engine.allow(None)
-        whole(other.events(), None)
-        with suppress(ConnectionResetError):
-            list(stalled.frames())  # which ends
-
-
-def test_a_client_that_answers_no_ping_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PING_S", "PONG_S"):
-        monkeypatch.setattr(f"ultrafast.serving.server.{name}", 0.1)
-    engine = ScriptedEngine("Fine.", paced=True)
-    with served(engine) as server, RawSocket(server.port) as client:
-        client.send(frame_of())
-        server.wait_for(lambda stats: num_open(stats) == 1)
-        server.wait_for(lambda stats: num_open(stats) == 0)
-        server.wait_for(lambda _: not connections(server))
-
-
-def test_a_failure_of_ours_is_told_and_logged_and_the_socket_stays_open(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError
-
-    with served(ScriptedEngine("Fine.")) as server, talk(server.port) as client:
-        with monkeypatch.context() as patch:
-            patch.setattr(server.loop, "submit_all", broken)
-            client.create(stream_id="a")
-            error = client.error()
-        assert (error["status"], error["type"], error["stream_id"]) == (500, "server_error", "a")
-        assert client.connection.response is not None
-        assert f"{client.connection.response.headers['x-request-id']}-1" in error["message"]
-        assert "ZeroDivisionError" in caplog.text
-        client.turn()
-
-
-def test_shutdown_finishes_what_runs_and_refuses_the_rest() -> None:
-    engine = ScriptedEngine("Fine.", paced=True)
-    with served(engine) as server, talk(server.port) as idle, talk(server.port) as busy:
-        busy.create("A", stream_id="a")
-        busy.create("B", stream_id="a")
-        begun = [busy.receive() for _ in range(2)]
-        server.server.stop()
-        assert idle.closed() == 1012
-        with pytest.raises(InvalidStatus) as refused, talk(server.port):
-            pass
-        assert refused.value.response.status_code == 503
-        assert int(refused.value.response.headers["retry-after"]) >= 1
-        engine.allow(None)
-        whole(begun + busy.events(), "a")
-        error = busy.error()
-        assert (error["status"], error["code"], error["stream_id"]) == (503, "server_is_overloaded", "a")
-        assert busy.closed() == 1012
 
 
 def in_server(server: Served, call: Any) -> None:
