@@ -63,18 +63,19 @@ Ask = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 
 @dataclass
 class Conversation:
-    """Seconds to the first token of each turn, and to the end of all; what came out."""
+    """Of each turn: seconds to its first token and to its end, tokens of its prompt, calls, and what came out."""
 
     first_s: list[float] = field(default_factory=list)
-    total_s: float = 0.0
-    cached_tokens: list[int] = field(default_factory=list)
+    turn_s: list[float] = field(default_factory=list)
     prompt_tokens: list[int] = field(default_factory=list)
+    cached_tokens: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Result:
-    """Conversations by round."""
+    """Conversations by round; all have the same words."""
 
     model: str
     found_words: int
@@ -82,23 +83,55 @@ class Result:
     http: list[Conversation] = field(default_factory=list)
 
     def report(self) -> str:
-        """Medians, and the two ratios."""
-        calls = statistics.mean(sum(map(bool, held.answers)) for held in self.socket)
+        """Medians and least times, and what the two ways have to do with each other."""
         last = self.socket[-1]
         lines = [
-            f"{self.model}, {len(self.socket)} conversations of {TURNS} turns, {calls:.1f} of them tool calls",
+            f"{self.model}, {len(self.socket)} conversations of {TURNS} turns, "
+            f"{sum(map(bool, last.calls))} of them with tool calls",
             f"prompt of turn {TURNS}: {last.prompt_tokens[-1]} tokens, {last.cached_tokens[-1]} of them cached",
-            f"{'first token, ms':24}{'turn 2':>10}{f'turn {TURNS}':>10}{f'{TURNS} / 2':>10}",
+            f"{'ms, median (least)':32}{'WebSocket':>18}{'HTTP':>18}{'ratio':>16}",
         ]
-        for name, held in (("WebSocket", self.socket), ("HTTP", self.http)):
-            early, late = (statistics.median(one.first_s[turn] for one in held) for turn in (1, TURNS - 1))
-            ratio = statistics.median(one.first_s[TURNS - 1] / one.first_s[1] for one in held)
-            lines.append(f"{name:24}{early * 1e3:10.1f}{late * 1e3:10.1f}{ratio:10.2f}")
-        socket, over_http = ([one.total_s for one in held] for held in (self.socket, self.http))
-        ratio = statistics.median(a / b for a, b in zip(socket, over_http, strict=True))
-        medians = f"WebSocket {statistics.median(socket):.3f} s, HTTP {statistics.median(over_http):.3f} s"
-        lines.append(f"all {TURNS} turns: {medians}, ratio {ratio:.3f}")
+        early, late = _by_turn(self, "first_s", 1), _by_turn(self, "first_s", TURNS - 1)
+        lines.append(_line("first token of turn 2", *early))
+        lines.append(_line(f"first token of turn {TURNS}", *late))
+        lines.append(_line(f"all {TURNS} turns", *map(_whole, (self.socket, self.http))))
+        growth = (
+            f"{name} {_median_ratio(b, a):.2f}" for name, a, b in zip(("WebSocket", "HTTP"), early, late, strict=True)
+        )
+        lines.append(f"first token, turn {TURNS} / turn 2: {', '.join(growth)}")
         return "\n".join(lines)
+
+
+@dataclass
+class _Times:
+    """Samples by round, and the least that they could have been."""
+
+    samples: list[float]
+    least: float
+
+    def __str__(self) -> str:
+        return f"{statistics.median(self.samples) * 1e3:,.1f} ({self.least * 1e3:,.1f})"
+
+
+def _by_turn(result: Result, name: str, turn: int) -> list[_Times]:
+    ways = ([getattr(held, name)[turn] for held in way] for way in (result.socket, result.http))
+    return [_Times(samples, min(samples)) for samples in ways]
+
+
+def _whole(way: list[Conversation]) -> _Times:
+    return _Times(
+        [sum(held.turn_s) for held in way],
+        sum(min(held.turn_s[turn] for held in way) for turn in range(TURNS)),
+    )
+
+
+def _median_ratio(a: _Times, b: _Times) -> float:
+    return statistics.median(x / y for x, y in zip(a.samples, b.samples, strict=True))
+
+
+def _line(title: str, socket: _Times, over_http: _Times) -> str:
+    ratio = f"{_median_ratio(socket, over_http):.3f} ({socket.least / over_http.least:.3f})"
+    return f"{title:32}{socket!s:>18}{over_http!s:>18}{ratio:>16}"
 
 
 def main() -> int:
@@ -152,15 +185,14 @@ def hold(ask: Ask, model: str, salt: str, rng: random.Random, *, found_words: in
 
     Args:
         salt: of its cache.
-        rng: what is asked and found.
         found_words: length of what a tool finds.
         continues: each turn sends only what is new, and the response that it continues; otherwise everything.
     """
     held = Conversation()
+    rng = random.Random(0)
     new: list[dict[str, Any]] = [{"role": "user", "content": f"Find out about the {_words(rng, 8)}."}]
     history: list[dict[str, Any]] = []
     previous: str | None = None
-    begin = time.perf_counter()
     for _ in range(TURNS):
         fields = {
             "model": model,
@@ -178,7 +210,6 @@ def hold(ask: Ask, model: str, salt: str, rng: random.Random, *, found_words: in
         history += [*new, *response["output"]]
         new = _found(response["output"], _words(rng, found_words))
         previous = response["id"] if continues else None
-    held.total_s = time.perf_counter() - begin
     return held
 
 
@@ -188,13 +219,15 @@ def _turn(events: Iterable[dict[str, Any]], held: Conversation) -> dict[str, Any
     for event in events:
         if not first and event["type"] == "response.output_item.added":
             first = time.perf_counter()
+    held.turn_s.append(time.perf_counter() - start)
     if event["type"] not in ("response.completed", "response.incomplete"):
         raise SystemExit(f"agent_socket: {json.dumps(event)}")
     response: dict[str, Any] = event["response"]
     held.first_s.append(first - start)
     held.cached_tokens.append(response["usage"]["input_tokens_details"]["cached_tokens"])
     held.prompt_tokens.append(response["usage"]["input_tokens"])
-    held.answers.append("".join(item.get("arguments", "") for item in response["output"]))
+    held.calls.append(len(_whole_calls(response["output"])))
+    held.answers.append("".join(map(_said, response["output"])))
     return response
 
 
@@ -204,6 +237,15 @@ def _found(output: list[dict[str, Any]], found: str) -> list[dict[str, Any]]:
     return [{"type": "function_call_output", "call_id": call["call_id"], "output": found} for call in calls] or [
         {"role": "user", "content": f"I have found {found}. Go on."}
     ]
+
+
+def _whole_calls(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in output if item["type"] == "function_call" and item["status"] == "completed"]
+
+
+def _said(item: dict[str, Any]) -> str:
+    text: str = item["arguments"] if item["type"] == "function_call" else item["content"][0]["text"]
+    return text
 
 
 def _words(rng: random.Random, count: int) -> str:

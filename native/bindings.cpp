@@ -101,6 +101,32 @@ void check_shapes(const ModelConfig& c, const FileTensors& tensors) {
   }
 }
 
+// A constraint written in Python: an object with mask_into(address) and accept(token). Whoever samples takes the GIL for it.
+class PythonConstraint final : public Constraint {
+ public:
+  explicit PythonConstraint(const nb::object& object) : mask_into_(object.attr("mask_into")), accept_(object.attr("accept")) {}
+  ~PythonConstraint() override {
+    nb::gil_scoped_acquire acquire;
+    mask_into_.reset();
+    accept_.reset();
+    raised_.reset();
+  }
+  void advance(std::optional<int32_t> token, uint32_t* allowed) override {
+    nb::gil_scoped_acquire acquire;
+    try {
+      if (token) accept_(*token);
+      mask_into_(reinterpret_cast<uintptr_t>(allowed));
+    } catch (nb::python_error& error) {
+      raised_ = nb::borrow(error.value());
+    }
+    if (raised_) throw std::runtime_error("the constraint raised an exception");  // what Python has stays behind: it needs the GIL
+  }
+  const nb::object& raised() const { return raised_; }
+
+ private:
+  nb::object mask_into_, accept_, raised_;
+};
+
 // A loaded model with its KV blocks and decoder.
 class Model {
  public:
@@ -143,7 +169,7 @@ class Model {
       require(sequence != nullptr && chunk > 0, "bad burst entry");
       const int64_t most = int64_t{max_steps} * (1 + sequence->draft_limit);  // tokens
       check(*sequence, std::min(static_cast<int64_t>(sequence->tokens.size()) - 1 + most,
-                                static_cast<int64_t>(sequence->num_prompt) + sequence->max_tokens - 1));
+                                static_cast<int64_t>(sequence->num_prompt) + std::max(sequence->max_tokens - 1, 0)));
       rows += std::min(chunk, std::max(sequence->num_pending(), 1));
       entries.push_back({sequence, chunk});
     }
@@ -258,6 +284,13 @@ class Model {
   std::unique_ptr<Decoder> decoder_;
 };
 
+// As Python has them; what is most likely moves there.
+std::vector<std::pair<float, std::vector<std::pair<int32_t, float>>>> moved_out(std::vector<Logprobs>& logprobs, size_t first) {
+  std::vector<std::pair<float, std::vector<std::pair<int32_t, float>>>> out;
+  for (size_t i = first; i < logprobs.size(); ++i) out.emplace_back(logprobs[i].chosen, std::move(logprobs[i].top));
+  return out;
+}
+
 FloatMatrix dequantize(int type, int64_t rows, int64_t cols, const Bytes& data, bool through_tiles) {
   FileTensor tensor = checked_tensor("tensor", type, rows, cols);
   require(data.size() == static_cast<size_t>(rows) * file_row_bytes(type, tensor.cols), "tensor: wrong number of bytes");
@@ -350,7 +383,8 @@ NB_MODULE(_native, m) {
           [](Sequence* self, std::vector<int32_t> prompt, int max_tokens, std::vector<int32_t> stop_tokens, float temperature, int top_k,
              float top_p, float min_p, float repetition_penalty, float presence_penalty, float frequency_penalty,
              std::vector<std::pair<int32_t, float>> logit_bias, uint64_t seed, int num_logprobs, int draft_limit,
-             std::vector<int32_t> prediction, std::string domain, std::vector<int32_t> replay) {
+             std::vector<int32_t> prediction, std::string domain, std::vector<int32_t> replay, int num_prompt_logprobs,
+             const nb::object& constraint) {
             require(!prompt.empty() && max_tokens >= 0, "a sequence needs a prompt");
             require(draft_limit >= 0 && draft_limit <= kMaxDraft, "bad draft limit");
             new (self) Sequence(std::move(prompt), max_tokens, std::move(stop_tokens),
@@ -358,11 +392,14 @@ NB_MODULE(_native, m) {
                                  std::move(logit_bias), seed, num_logprobs},
                                 {draft_limit, std::move(prediction), std::move(domain)});
             self->replay = std::move(replay);
+            self->num_prompt_logprobs = num_prompt_logprobs;
+            if (!constraint.is_none()) self->constraint = std::make_unique<PythonConstraint>(constraint);
           },
           "prompt"_a, "max_tokens"_a, "stop_tokens"_a, nb::kw_only(), "temperature"_a = 0.0f, "top_k"_a = 0, "top_p"_a = 1.0f,
           "min_p"_a = 0.0f, "repetition_penalty"_a = 1.0f, "presence_penalty"_a = 0.0f, "frequency_penalty"_a = 0.0f,
           "logit_bias"_a = std::vector<std::pair<int32_t, float>>{}, "seed"_a = 0, "num_logprobs"_a = -1,
-          "draft_limit"_a = 0, "prediction"_a = std::vector<int32_t>{}, "domain"_a = "", "replay"_a = std::vector<int32_t>{})
+          "draft_limit"_a = 0, "prediction"_a = std::vector<int32_t>{}, "domain"_a = "", "replay"_a = std::vector<int32_t>{},
+          "num_prompt_logprobs"_a = -1, "constraint"_a = nb::none())
       .def_rw("block_table", &Sequence::block_table)
       .def_prop_rw(
           "num_computed", [](const Sequence& s) { return s.num_computed; },
@@ -377,14 +414,19 @@ NB_MODULE(_native, m) {
       .def_prop_ro("num_accepted", [](const Sequence& s) { return s.drafter ? s.drafter->record.accepted() : 0; })
       .def_prop_ro("num_rejected", [](const Sequence& s) { return s.drafter ? s.drafter->record.rejected() : 0; })
       .def_prop_ro("finish", [](const Sequence& s) { return static_cast<int>(s.finish); })
+      .def_ro("error", &Sequence::error)
+      .def_prop_ro("raised", [](const Sequence& s) {  // by its constraint
+        const auto* constraint = static_cast<const PythonConstraint*>(s.constraint.get());
+        return constraint != nullptr && constraint->raised() ? constraint->raised() : nb::none();
+      })
+      .def_prop_ro("num_scored", [](const Sequence& s) { return s.prompt_logprobs.size(); })
       .def("take", [](Sequence& s) {  // output tokens since the last call, and their logprobs when asked for
         std::vector<int32_t> tokens(s.tokens.begin() + s.num_prompt + s.num_delivered, s.tokens.end());
-        std::vector<std::pair<float, std::vector<std::pair<int32_t, float>>>> logprobs;
-        for (size_t i = static_cast<size_t>(s.num_delivered); i < s.logprobs.size(); ++i)
-          logprobs.emplace_back(s.logprobs[i].chosen, std::move(s.logprobs[i].top));
+        auto logprobs = moved_out(s.logprobs, static_cast<size_t>(s.num_delivered));
         s.num_delivered = s.num_output();
         return std::pair(std::move(tokens), std::move(logprobs));
-      });
+      })
+      .def("take_prompt_logprobs", [](Sequence& s) { return moved_out(s.prompt_logprobs, 0); });  // once, when all are there
 
   nb::class_<Model>(m, "Model")
       .def(nb::init<ModelConfig, int, const Model::TensorArgs&, const std::string&, std::vector<int>, int, int, int, int>(), "config"_a, "fd"_a,

@@ -12,16 +12,36 @@ Decoder::Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, W
       workers_(workers),
       vocab_size_(vocab_size),
       max_rows_(max_rows),
+      max_logits_(max_logits),
       speculation_(vocab_size, max_rows, max_logits),
       scratch_(static_cast<size_t>(workers.count())) {}
+
+namespace {
+
+// Cuts what is computed of prompts whose tokens are scored, so that all rows of logits together are at most `max_logits`.
+// Everyone has one row, to sample from or to move on with; the rest go to those who come first. Returns how many are for scores.
+int limit_scored(std::vector<std::pair<Sequence*, int>>& advanced, int max_logits) {
+  int room = max_logits - static_cast<int>(advanced.size()), total = 0;
+  for (auto& [s, count] : advanced) {
+    const int limit = count, most = std::max(1, room);
+    int scored = 0;
+    for (count = 0; count < limit && scored < most; ++count) scored += s->scores(s->num_computed + count);
+    room = std::max(0, room - scored);
+    total += scored;
+  }
+  return total;
+}
+
+}  // namespace
 
 bool Decoder::build(Step& step) {
   step.batch.clear();
   step.sampled.clear();
+  step.scored.clear();
   step.advanced.clear();
   for (const auto& [s, chunk] : step.entries)
     if (s->finish == Finish::kNone && s->num_pending() > 0) step.advanced.emplace_back(s, std::min(s->num_pending(), chunk));
-  speculation_.plan(step.advanced);
+  speculation_.plan(step.advanced, limit_scored(step.advanced, max_logits_));
   if (!speculation_.must_guess()) assemble(step);
   return !step.advanced.empty();
 }
@@ -32,8 +52,14 @@ void Decoder::assemble(Step& step) {
   for (const auto& [sequence, count] : step.advanced) {
     Sequence& s = *sequence;
     const bool samples = s.samples_after(count);
-    for (int i = 0; i < count; ++i, ++s.num_computed)
-      rows.push_back({s.tokens[static_cast<size_t>(s.num_computed)], s.num_computed, s.block_table.data()});
+    for (int i = 0; i < count; ++i, ++s.num_computed) {
+      const auto position = static_cast<size_t>(s.num_computed);
+      if (s.scores(s.num_computed)) {
+        step.scored.push_back({&s, s.tokens[position + 1], static_cast<int>(logits_rows.size())});
+        logits_rows.push_back(static_cast<int>(rows.size()));
+      }
+      rows.push_back({s.tokens[position], s.num_computed, s.block_table.data()});
+    }
     if (!samples) continue;
     step.sampled.push_back({&s, static_cast<int>(logits_rows.size()), s.num_output() == 0});
     logits_rows.push_back(static_cast<int>(rows.size()) - 1);
@@ -44,9 +70,27 @@ void Decoder::assemble(Step& step) {
   }
 }
 
-void Decoder::sample(const Worker& worker, const Step& step) {
-  for (size_t i = static_cast<size_t>(worker.index); i < step.sampled.size(); i += static_cast<size_t>(worker.count))
-    sample(step.sampled[i], scratch_[static_cast<size_t>(worker.index)]);
+// Takes note of a finished step; returns whether a client should hear of it at once.
+bool Decoder::conclude(Step& step) {
+  for (Scored& scored : step.scored) scored.sequence->prompt_logprobs.push_back(std::move(scored.logprobs));
+  bool has_news = std::any_of(step.sampled.begin(), step.sampled.end(), [](const Sampled& sampled) { return sampled.is_first; });
+  for (const auto& [s, count] : step.advanced) {
+    if (s->max_tokens > 0 || s->num_pending() > 0) continue;
+    s->finish = Finish::kLength;
+    has_news = true;
+  }
+  return has_news;
+}
+
+void Decoder::sample(const Worker& worker, Step& step) {
+  const auto first = static_cast<size_t>(worker.index), every = static_cast<size_t>(worker.count);
+  Scratch& scratch = scratch_[first];
+  for (size_t i = first; i < step.sampled.size(); i += every) sample(step.sampled[i], scratch);
+  for (size_t i = first; i < step.scored.size(); i += every) {
+    Scored& scored = step.scored[i];
+    scored.logprobs = Sampler::logprobs(kernels_, forward_->logits(scored.logits_row), vocab_size_, scored.token,
+                                        scored.sequence->num_prompt_logprobs, scratch.weights);
+  }
 }
 
 void Decoder::sample(const Sampled& sampled, Scratch& scratch) {
@@ -54,10 +98,12 @@ void Decoder::sample(const Sampled& sampled, Scratch& scratch) {
   int accepted = 0;  // of the draft; the logits after it are good as long as it says what is sampled
   for (bool goes_on = true; goes_on;) {
     const float* logits = forward_->logits(sampled.logits_row + accepted);
-    int32_t token = s.sampler.pick(kernels_, logits, vocab_size_, s.tokens.size(), scratch.weights, scratch.order);
+    if (s.constraint && !s.constrain(scratch.allowed, vocab_size_)) break;
+    const uint32_t* allowed = s.constraint ? scratch.allowed.data() : nullptr;
+    int32_t token = s.sampler.pick(kernels_, logits, vocab_size_, s.tokens.size(), allowed, scratch.weights, scratch.order);
     if (const auto n = static_cast<size_t>(s.num_output()); n < s.replay.size()) token = s.replay[n];
-    if (s.sampler.params().num_logprobs >= 0)
-      s.logprobs.push_back(s.sampler.logprobs(kernels_, logits, vocab_size_, token, scratch.weights));
+    if (const int count = s.sampler.params().num_logprobs; count >= 0)
+      s.logprobs.push_back(Sampler::logprobs(kernels_, logits, vocab_size_, token, count, scratch.weights));
     s.append(token);
     const bool drafted = accepted < s.draft.count && s.draft.tokens[static_cast<size_t>(accepted)] == token;
     accepted += drafted;
@@ -122,14 +168,14 @@ int Decoder::go_on(Lane lane, const BurstLimits& limits) {
       if (worker.index == 0) {  // the others wait at the next barrier
         step.suspended = !finished;
         if (finished) ++steps;
+        const bool has_news = finished && conclude(step);
         const auto now = std::chrono::steady_clock::now();
         const auto rows = static_cast<int>(step.batch.rows.size());
-        if (finished && is_whole && rows == step.batch.num_logits())
+        if (finished && is_whole && rows == step.batch.num_logits() && step.scored.empty())
           speculation_.measured(rows, std::chrono::duration<double>(now - mark).count());
         mark = now;
-        const auto is_first = [](const Sampled& sampled) { return sampled.is_first; };
-        more = finished && std::none_of(step.sampled.begin(), step.sampled.end(), is_first) && steps < limits.max_steps &&
-               !interrupted_.load(std::memory_order_relaxed) && now < deadline && build(step);
+        more = finished && !has_news && steps < limits.max_steps && !interrupted_.load(std::memory_order_relaxed) && now < deadline &&
+               build(step);
       }
       worker.sync();
       is_whole = true;

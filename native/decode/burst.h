@@ -32,8 +32,8 @@ class Decoder {
   // max_rows, max_logits: of one step, as the forward pass allows.
   Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, Workers& workers, int vocab_size, int max_rows, int max_logits);
 
-  // Runs steps until the limits, an interrupt, the end of every sequence, or the first output token of any: that one should
-  // reach its client at once. Each step computes up to prefill_chunk pending tokens of every entry and samples where
+  // Runs steps until the limits, an interrupt, the end of every sequence, or the first news of any, be it an output token or the
+  // end of a prompt without output: that should reach its client at once. Each step computes up to prefill_chunk pending tokens of every entry and samples where
   // the last token was computed; where it drafts, it may sample several tokens. The chunks together must not exceed max_rows,
   // nor the entries max_logits. Returns the number of steps finished.
   // The lane must not be suspended; if it is afterwards, its entries must stay as they are until `resume` has finished the step.
@@ -74,6 +74,7 @@ class Decoder {
   struct Scratch {
     std::vector<float> weights;
     std::vector<int32_t> order;
+    std::vector<uint32_t> allowed;
   };
   // Its next token is sampled from `logits_row`, those after its drafted tokens from the rows that follow.
   struct Sampled {
@@ -81,26 +82,35 @@ class Decoder {
     int logits_row;
     bool is_first;  // it has no output yet
   };
+  // The log-probability of `token`, of its prompt, is told by `logits_row`.
+  struct Scored {
+    Sequence* sequence;
+    int32_t token;
+    int logits_row;
+    Logprobs logprobs = {};  // the answer
+  };
   // What a lane computes at the moment.
   struct Step {
     std::vector<BurstEntry> entries;
     Batch batch;
     std::vector<Sampled> sampled;
+    std::vector<Scored> scored;
     std::vector<std::pair<Sequence*, int>> advanced;  // tokens of each sequence that the step computes
     bool suspended = false;
   };
 
   bool build(Step& step);
   void assemble(Step& step);
+  bool conclude(Step& step);
   int go_on(Lane lane, const BurstLimits& limits);
-  void sample(const Worker& worker, const Step& step);
+  void sample(const Worker& worker, Step& step);
   void sample(const Sampled& sampled, Scratch& scratch);
 
   std::unique_ptr<Forward> forward_;
   const KernelTable& kernels_;
   Workers& workers_;
   const int vocab_size_;
-  const int max_rows_;
+  const int max_rows_, max_logits_;
   Speculation speculation_;
   std::atomic<bool> interrupted_{false}, preempted_{false};
   std::array<Step, kNumLanes> steps_;

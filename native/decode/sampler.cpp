@@ -7,6 +7,23 @@
 
 namespace ultrafast {
 
+namespace {
+
+bool is_allowed(const uint32_t* allowed, int32_t token) { return (allowed[token / 32] >> (token % 32) & 1) != 0; }
+
+// Writes `value` in the place of tokens that are not allowed.
+void confine(float* x, int n, const uint32_t* allowed, float value) {
+  for (int first = 0; first < n; first += 32) {
+    const uint32_t word = allowed[first / 32];
+    if (word == ~uint32_t{0}) continue;
+    const int count = std::min(32, n - first);
+    for (int i = 0; i < count; ++i)
+      if ((word >> i & 1) == 0) x[first + i] = value;
+  }
+}
+
+}  // namespace
+
 double uniform_at(uint64_t seed, uint64_t position) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57, kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   uint32_t counter[4] = {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0};
@@ -47,15 +64,18 @@ void Sampler::adjust(float* logits, int n) const {
     if (token >= 0 && token < n) logits[token] += bias;
 }
 
-int32_t Sampler::pick(const KernelTable& kernels, const float* logits, int n, uint64_t position, std::vector<float>& scratch,
-                      std::vector<int32_t>& order) const {
+int32_t Sampler::pick(const KernelTable& kernels, const float* logits, int n, uint64_t position, const uint32_t* allowed,
+                      std::vector<float>& scratch, std::vector<int32_t>& order) const {
   scratch.resize(static_cast<size_t>(n));
-  if (adjusts()) {
+  if (adjusts() || allowed != nullptr) {
     std::copy(logits, logits + n, scratch.data());
+    if (allowed != nullptr) confine(scratch.data(), n, allowed, -HUGE_VALF);
     adjust(scratch.data(), n);
     logits = scratch.data();
   }
-  const int32_t best = kernels.argmax(logits, n);
+  int32_t best = kernels.argmax(logits, n);
+  if (allowed != nullptr && !is_allowed(allowed, best))  // no logit is a number
+    for (best = 0; !is_allowed(allowed, best);) ++best;
   if (params_.temperature <= 0.0f) return best;
   const float largest = logits[best];
   if (!(largest > -HUGE_VALF) || largest == HUGE_VALF) return best;  // no distribution to draw from
@@ -64,6 +84,7 @@ int32_t Sampler::pick(const KernelTable& kernels, const float* logits, int n, ui
   // Bounded: 1 / T of a subnormal T is infinite, and infinity times the best logit's difference of 0 is no number.
   const float sharpness = std::min(1.0f / params_.temperature, FLT_MAX);
   kernels.softmax_numerators(logits, n, largest, sharpness, weights);
+  if (allowed != nullptr) confine(weights, n, allowed, 0.0f);  // exp is never quite 0
   const double draw = uniform_at(params_.seed, position);
 
   const bool by_rank = (params_.top_k > 0 && params_.top_k < n) || params_.top_p < 1.0f;
@@ -105,17 +126,18 @@ int32_t Sampler::pick(const KernelTable& kernels, const float* logits, int n, ui
   return best;
 }
 
-Logprobs Sampler::logprobs(const KernelTable& kernels, const float* logits, int n, int32_t chosen, std::vector<float>& scratch) const {
+Logprobs Sampler::logprobs(const KernelTable& kernels, const float* logits, int n, int32_t chosen, int count,
+                           std::vector<float>& scratch) {
   scratch.resize(static_cast<size_t>(n));
   const float largest = logits[kernels.argmax(logits, n)];
   const float normalizer = largest + std::log(kernels.softmax_numerators(logits, n, largest, 1.0f, scratch.data()));
   Logprobs result{logits[chosen] - normalizer, {}};
-  const auto count = std::min<size_t>(static_cast<size_t>(std::max(params_.num_logprobs, 0)), static_cast<size_t>(n));
+  const auto most = static_cast<size_t>(std::min(count, n));
   std::vector<int32_t> order;  // a bounded selection: count is small
   const auto before = [&](int32_t a, int32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
-  for (int32_t i = 0; i < n && count > 0; ++i) {
-    if (order.size() == count && !before(i, order.back())) continue;
-    if (order.size() == count) order.pop_back();
+  for (int32_t i = 0; i < n && most > 0; ++i) {
+    if (order.size() == most && !before(i, order.back())) continue;
+    if (order.size() == most) order.pop_back();
     order.insert(std::upper_bound(order.begin(), order.end(), i, before), i);
   }
   for (const int32_t i : order) result.top.emplace_back(i, logits[i] - normalizer);

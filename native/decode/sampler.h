@@ -41,13 +41,17 @@ class Sampler {
   void see_prompt(const std::vector<int32_t>& tokens);
   void see_output(int32_t token);
 
-  // Picks the token at `position`. `logits` [n] are the model's own and stay untouched. Needs at least one finite logit to be
-  // meaningful; with none it returns 0. Work memory is `scratch` [n] and `order`, both grown here.
-  int32_t pick(const KernelTable& kernels, const float* logits, int n, uint64_t position, std::vector<float>& scratch,
-               std::vector<int32_t>& order) const;
+  // Picks the token at `position`. `logits` [n] are the model's own and stay untouched. `allowed`, which may be null, has a bit
+  // for each token, one set at least: no other is picked, whatever logits and biases say.
+  // Needs at least one finite logit to be meaningful; with none it returns the first token allowed. Work memory is `scratch` [n]
+  // and `order`, both grown here.
+  int32_t pick(const KernelTable& kernels, const float* logits, int n, uint64_t position, const uint32_t* allowed,
+               std::vector<float>& scratch, std::vector<int32_t>& order) const;
 
-  // Natural-log probabilities of the model itself, before penalties, bias and temperature.
-  Logprobs logprobs(const KernelTable& kernels, const float* logits, int n, int32_t chosen, std::vector<float>& scratch) const;
+  // Natural-log probabilities of the model itself, before what is allowed, penalties, bias and temperature: of `chosen` and the
+  // `count` most likely.
+  static Logprobs logprobs(const KernelTable& kernels, const float* logits, int n, int32_t chosen, int count,
+                           std::vector<float>& scratch);
 
   const SamplingParams& params() const { return params_; }
 

@@ -1,16 +1,18 @@
 // A request's running state, as the native loop sees it.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "decode/constraint.h"
 #include "decode/drafter.h"
 #include "decode/sampler.h"
 
 namespace ultrafast {
 
-enum class Finish : int { kNone, kStop, kLength };
+enum class Finish : int { kNone, kStop, kLength, kFailed };  // kFailed: by its constraint
 
 // What a sequence may draft. None of it changes its tokens.
 struct Drafting {
@@ -25,7 +27,7 @@ struct Sequence {
 
   std::vector<int32_t> tokens;       // prompt, then output
   const int num_prompt;
-  const int max_tokens;              // the output ends here with Finish::kLength; 0 computes the prompt alone
+  const int max_tokens;              // the output ends here with Finish::kLength; with 0 the prompt does, computed
   const std::vector<int32_t> stop_tokens;
   std::vector<int32_t> replay;       // for measurements: output tokens that take the place of the sampler's picks
   std::vector<int32_t> block_table;  // must cover every position that a burst computes
@@ -34,6 +36,10 @@ struct Sequence {
   Finish finish = Finish::kNone;
   Sampler sampler;
   std::vector<Logprobs> logprobs;    // of every output token, when asked for
+  int num_prompt_logprobs = -1;      // as SamplingParams::num_logprobs, but of the prompt's own tokens
+  std::vector<Logprobs> prompt_logprobs;  // theirs as far as computed: of the second token, the third, ...
+  std::unique_ptr<Constraint> constraint;
+  std::string error;                 // why it failed
 
   const int draft_limit;
   const std::string domain;
@@ -47,6 +53,14 @@ struct Sequence {
   // Whether a step that computes `count` tokens samples afterwards.
   bool samples_after(int count) const { return count == num_pending() && max_tokens > 0; }
 
+  // Whether the row of this position is to tell the log-probability of the prompt token that follows it.
+  bool scores(int position) const {
+    return num_prompt_logprobs >= 0 && position >= static_cast<int>(prompt_logprobs.size()) && position < num_prompt - 1;
+  }
+
+  // Asks the constraint what may come next: the bits of `allowed`, one for each of `vocab_size` tokens. Returns whether anything
+  // may; otherwise, or when the constraint fails, the sequence has failed.
+  bool constrain(std::vector<uint32_t>& allowed, int vocab_size);
   // Adds an output token; may finish the sequence.
   void append(int32_t token);
 };

@@ -29,7 +29,7 @@ void Speculation::propose(Sequence& s) {
   offers_.push_back(offer);
 }
 
-void Speculation::plan(const std::vector<std::pair<Sequence*, int>>& advanced) {
+void Speculation::plan(const std::vector<std::pair<Sequence*, int>>& advanced, int num_scored) {
   drafting_.clear();
   offers_.clear();
   if (model_ != nullptr) model_->clear();
@@ -44,7 +44,7 @@ void Speculation::plan(const std::vector<std::pair<Sequence*, int>>& advanced) {
     propose(s);
   }
   if (offers_.empty()) return;
-  plan_drafts(costs_, rows, outputs, std::min(max_rows_, rows + max_logits_ - outputs), offers_);
+  plan_drafts(costs_, rows, outputs, std::min(max_rows_, rows + max_logits_ - outputs - num_scored), offers_);
   for (size_t i = 0; i < offers_.size(); ++i) {
     Draft& draft = drafting_[i]->draft;
     draft.overhead = offers_[i].overhead;

@@ -19,7 +19,8 @@ class Speculation {
       : vocab_size_(vocab_size), max_rows_(max_rows), max_logits_(max_logits), costs_(max_logits) {}
 
   // Sets the draft of every sequence of a step that computes so many tokens of each; those of the draft model `guess` makes.
-  void plan(const std::vector<std::pair<Sequence*, int>>& advanced);
+  // num_scored: rows of logits that are for the prompt's own tokens.
+  void plan(const std::vector<std::pair<Sequence*, int>>& advanced, int num_scored);
   bool must_guess() const { return model_ != nullptr && !model_->is_empty(); }
   void guess(const Worker& worker, const Pause& pause) noexcept { model_->run(worker, pause); }
 

@@ -32,6 +32,7 @@ class CountingForward final : public Forward {
   void release_block(int) override {}
   void copy_block(int, int) override {}
   size_t bytes_per_token() const override { return 1; }
+  size_t num_logits() const { return logits_.size() / kVocab; }  // of the last pass
 
   std::vector<std::vector<BatchRow>> passes;
   std::vector<Lane> lanes;

@@ -30,7 +30,7 @@ struct Philox {
 int32_t pick(const Sampler& sampler, const std::vector<float>& logits, uint64_t position = 0) {
   std::vector<float> scratch;
   std::vector<int32_t> order;
-  return sampler.pick(scalar(), logits.data(), static_cast<int>(logits.size()), position, scratch, order);
+  return sampler.pick(scalar(), logits.data(), static_cast<int>(logits.size()), position, nullptr, scratch, order);
 }
 
 std::vector<float> random_logits(int n, uint64_t seed) {
@@ -153,10 +153,8 @@ TEST(decode, logprobs_are_log_softmax_of_the_models_own_logits) {
   std::stable_sort(ranking.begin(), ranking.end(), [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
   CHECK(ranking[0] == 5 && ranking[1] == 10 && ranking[2] == 20);
   for (const int count : {0, 1, 2, 20, 1000, 2000}) {
-    SamplingParams params{.temperature = 0.1f, .top_k = 1, .num_logprobs = count};
-    params.logit_bias = {{7, 50.0f}};
     std::vector<float> scratch;
-    const Logprobs got = Sampler(params).logprobs(scalar(), logits.data(), 1000, 7, scratch);
+    const Logprobs got = Sampler::logprobs(scalar(), logits.data(), 1000, 7, count, scratch);
     CHECK(std::fabs(got.chosen - (logits[7] - normalizer)) < 1e-5, got.chosen);
     CHECK(got.top.size() == static_cast<size_t>(std::min(count, 1000)), count);
     for (size_t i = 0; i < got.top.size(); ++i) {
@@ -180,7 +178,6 @@ TEST(decode, logits_that_are_no_numbers_do_no_harm) {
       if (params.temperature < 1.0f && c != 2) CHECK(token == best[c], c, token);
     }
     std::vector<float> scratch;
-    SamplingParams params{.num_logprobs = 5};
-    CHECK(Sampler(params).logprobs(scalar(), cases[c].data(), n, 0, scratch).top.size() == cases[c].size(), c);
+    CHECK(Sampler::logprobs(scalar(), cases[c].data(), n, 0, 5, scratch).top.size() == cases[c].size(), c);
   }
 }

@@ -50,7 +50,7 @@ class Draws {
  public:
   Draws(const std::vector<float>& logits, const SamplingParams& params) : logits_(logits), sampler_(params) {}
   int32_t operator()(uint64_t position) {
-    return sampler_.pick(scalar(), logits_.data(), static_cast<int>(logits_.size()), position, scratch_, order_);
+    return sampler_.pick(scalar(), logits_.data(), static_cast<int>(logits_.size()), position, nullptr, scratch_, order_);
   }
 
  private:

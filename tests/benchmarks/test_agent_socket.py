@@ -30,4 +30,4 @@ def test_both_ways_hold_the_same_conversation() -> None:
         assert held.answers == other.answers == ['{"topic": "tide", "page": 1}'] * agent_socket.TURNS
         assert held.prompt_tokens == other.prompt_tokens
         assert all(first > 0 for first in held.first_s)
-    assert "10.0 of them tool calls" in result.report()
+    assert "10 of them with tool calls" in result.report()
