@@ -415,9 +415,11 @@ NB_MODULE(_native, m) {
       .def_prop_ro("num_rejected", [](const Sequence& s) { return s.drafter ? s.drafter->record.rejected() : 0; })
       .def_prop_ro("finish", [](const Sequence& s) { return static_cast<int>(s.finish); })
       .def_ro("error", &Sequence::error)
-      .def_prop_ro("raised", [](const Sequence& s) {  // by its constraint
-        const auto* constraint = static_cast<const PythonConstraint*>(s.constraint.get());
-        return constraint != nullptr && constraint->raised() ? constraint->raised() : nb::none();
+      .def("take_raised", [](Sequence& s) {  // by its constraint; both leave
+        // An exception knows the frames that it went through, and these the sequence: kept here, none of them would ever end.
+        const auto constraint = std::move(s.constraint);
+        const auto* python = static_cast<const PythonConstraint*>(constraint.get());
+        return python != nullptr && python->raised() ? python->raised() : nb::none();
       })
       .def_prop_ro("num_scored", [](const Sequence& s) { return s.prompt_logprobs.size(); })
       .def("take", [](Sequence& s) {  // output tokens since the last call, and their logprobs when asked for

@@ -102,6 +102,8 @@ SERVICE: dict[str, tuple[list[Any], list[Any]]] = {
     "overflow": ([None, "default", "queue", "reject", Overflow.QUEUE], ["", "wait", 1, ["queue"]]),
     "cache_salt": (["", "x" * 256], [None, 1, b"x"]),
     "deadline_s": ([None, 1e-9, 1, 86400], [0, -1, 86400.1, math.nan, math.inf, True, "1", 10**400]),
+    "grammar": ([None, "", "start: /a/"], [1, ["start: /a/"], b"start: /a/", True]),
+    "prompt_logprobs": ([None, 0, 20], [-1, 21, 1.0, True, "1", *HUGE, *NOT_FINITE]),
     "prediction": ([(), [0, VOCAB - 1]], [[-1], [VOCAB], [1.0], ["a"], [True]]),
 }
 
@@ -153,6 +155,7 @@ def test_max_tokens_defaults_to_what_is_left() -> None:
     request = GenerateRequest([1] * 10, SamplingParams())
     assert resolve_max_tokens(request, 100) == 90
     assert resolve_max_tokens(GenerateRequest([1] * 10, SamplingParams(max_tokens=7)), 100) == 7
+    assert resolve_max_tokens(GenerateRequest([1] * 10, SamplingParams(max_tokens=0)), 100) == 0
 
 
 _anything = st.one_of(

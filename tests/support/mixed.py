@@ -23,6 +23,7 @@ from ultrafast.engine.tiers import DEFAULT_TIERS, TIERS, Tiers
 from ultrafast.types import FinishReason, GenerateRequest, SamplingParams, TokenDelta, TokenLogprob
 
 CONTEXT = 512
+GRAMMARS = ["start: /[0-9]{1,70}/", 'start: "\\"" /[a-z ,.]*/ "\\""', "start: /(?s:.*)/"]
 SLOTS = dict(zip(TIERS, (2, 2, 3, 2), strict=True))
 
 
@@ -50,6 +51,7 @@ class Answer:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason | None = None
 
     def add(self, delta: TokenDelta) -> None:
@@ -57,6 +59,7 @@ class Answer:
         self.text += delta.text
         self.token_ids += delta.token_ids
         self.logprobs += delta.logprobs or ()
+        self.prompt_logprobs += delta.prompt_logprobs or ()
         self.finish_reason = delta.finish_reason
 
     def starts(self, whole: Answer) -> bool:
@@ -66,6 +69,7 @@ class Answer:
             whole.text.startswith(self.text)
             and whole.token_ids[:count] == self.token_ids
             and whole.logprobs[: len(self.logprobs)] == self.logprobs
+            and whole.prompt_logprobs[: len(self.prompt_logprobs)] == self.prompt_logprobs
         )
 
 
@@ -108,9 +112,17 @@ class Mix:
     def requests(self, count: int) -> Iterator[tuple[GenerateRequest, Answer]]:
         """Pairs of a request and what it must answer."""
         for _ in range(count):
+            rng = self._rng
             request = GenerateRequest(
-                self._prompt(), self._params(), self._rng.choice(TIERS), cache_salt=self._rng.choice(["", "", "salt"])
+                self._prompt(),
+                self._params(),
+                rng.choice(TIERS),
+                cache_salt=rng.choice(["", "", "salt"]),
+                grammar=rng.choice(GRAMMARS) if rng.random() < 0.3 else None,
+                prompt_logprobs=rng.choice([0, 2]) if rng.random() < 0.2 else None,
             )
+            if request.prompt_logprobs is not None and rng.random() < 0.3:
+                request = replace(request, params=replace(request.params, max_tokens=0))
             answer = self._solo(request)
             if len(answer.text) > 4 and self._rng.random() < 0.2:
                 request = replace(request, params=replace(request.params, stop=(answer.text[3:5],)))

@@ -177,6 +177,9 @@ class ScriptedEngine:
         text = "".join(f"<{m['role']}>{m['content']}" for m in prompt if isinstance(m, Mapping))
         return self.tokenizer.encode(text)
 
+    def prepare_grammar(self, text: str) -> None:
+        """A script keeps to no grammar."""
+
     def check(self, request: GenerateRequest) -> None:
         if not request.prompt_ids or not all(0 <= token < VOCAB_SIZE for token in request.prompt_ids):
             raise RequestError("no tokens, or no such token", param="prompt")

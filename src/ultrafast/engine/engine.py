@@ -452,8 +452,7 @@ class Engine:
                 continue  # cancelled while its step was suspended
             if delta := self._take_delta(sequence, now):
                 outcome.append((sequence, delta))
-            error = sequence.native.error
-            if error is not None and sequence.finish_reason is None:
+            if sequence.finish_reason is None and (error := sequence.native.take_error()):
                 self._finish(sequence, FinishReason.CANCELLED)
                 outcome.append((sequence, _constraint_failed(error)))
         return outcome

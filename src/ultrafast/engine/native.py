@@ -153,7 +153,7 @@ class NativeSequence:
         constraint: ``accept(token)`` follows the output, and ``mask_into(address)`` then sets bit t % 32 of the uint32
             word t // 32, all 0 before, for each token t that may be next: no other is picked. It is asked along the
             output alone, whatever is drafted, and never told of the last token. Log-probabilities stay the model's own.
-            Called from any of the workers, with the GIL; what it raises ends the sequence, with `error`.
+            Called from any of the workers, with the GIL; what it raises ends the sequence (`take_error`).
     """
 
     __slots__ = ("handle",)
@@ -224,10 +224,11 @@ class NativeSequence:
         """Set when a stop token was sampled or the last token allowed; without output, when the prompt is computed."""
         return _FINISH[self.handle.finish]
 
-    @property
-    def error(self) -> Exception | None:
-        """Why the sequence has failed, if it has: what its constraint raised, or that it allowed no token."""
-        return self.handle.raised or (RuntimeError(self.handle.error) if self.handle.error else None)
+    def take_error(self) -> Exception | None:
+        """Why the sequence has failed, if it has: what its constraint raised, or that it allowed no token. Once."""
+        if not self.handle.error:
+            return None
+        return self.handle.take_raised() or RuntimeError(self.handle.error)
 
 
 class NativeModel:
