@@ -36,6 +36,7 @@ class FakeSequence:
     blocks: list[int] = field(default_factory=list)
 
     lane = Sequence.lane
+    max_cached = Sequence.max_cached
 
     @property
     def request(self) -> GenerateRequest:
