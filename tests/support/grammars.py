@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llguidance import LLMatcher, LLTokenizer
 
+from ultrafast.chat.schema import library_schema
 from ultrafast.engine.grammar import Constraint
+
+_BYTES = LLTokenizer("byte")
 
 
 def mask(constraint: Constraint, vocab_size: int) -> npt.NDArray[np.bool_]:
@@ -55,3 +60,16 @@ def wander(constraint: Constraint, tokenizer: Any, rng: random.Random, *, max_to
         constraint.accept(token)
         text += tokenizer.token_bytes(token)
     return text, False
+
+
+def takes(schema: Any, text: str) -> bool:
+    """Whether an output may be ``text`` under a schema."""
+    matcher = LLMatcher(_BYTES, LLMatcher.grammar_from_json_schema(library_schema(schema)), log_level=0)
+    tokens = list(text.encode())
+    return matcher.try_consume_tokens(tokens) == len(tokens) and bool(matcher.is_accepting())
+
+
+def json_value(text: str | bytes) -> Any:
+    """A JSON text, with numbers beyond the range of floats (which a schema allows) as the largest of them: validators
+    compute with them."""
+    return json.loads(text, parse_float=lambda number: max(-1e300, min(1e300, float(number))))

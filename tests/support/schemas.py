@@ -8,8 +8,7 @@ from typing import Any
 _WORDS = ["name", "id", "size", "tags", "größe", "item list", "a/b", 'say "hi"', "unit", "x"]
 _PATTERNS = [
     "^[a-z]{1,8}$", "^[A-Z]{2}-\\d{3}$", "^(red|green|blue)$", "\\d", "^\\w+( \\w+){0,3}$",
-    "^[^\\s@]{1,9}@[a-z]{2,9}\\.com$",
-    "^#[0-9a-fA-F]{6}$", "a[b[]c|^z", "^.{2,5}$", "^[ä-ü]{1,4}\\u00e9?$",
+    "^[^\\s@]{1,9}@[a-z]{2,9}\\.com$", "^#[0-9a-fA-F]{6}$", "a[b[]c|^z", "^.{2,5}$", "^[ä-ü]{1,4}\\u00e9?$",
 ]  # fmt: skip
 _FORMATS = ["date", "time", "date-time", "uuid", "ipv4", "email", "hostname", "duration"]
 

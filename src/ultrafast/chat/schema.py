@@ -38,7 +38,6 @@ _IN_OUR_WORDS = {
     "lookarounds not supported": "^ and $ are supported at the ends of a pattern only",
     "are not disjoint": "patternProperties of one object must not match the same names",
     "are disjoint": "patternProperties of one object must not match the same names, which these may",
-    "surrogates not allowed": "it has a lone surrogate; send valid Unicode",
 }
 
 
@@ -57,6 +56,10 @@ def library_schema(schema: Mapping[str, Any] | bool, *, lenient: bool = False) -
     check_chains(root, definitions)
     whole = root if isinstance(root, dict) else {"allOf": [root]}
     text = json.dumps({**whole, "$defs": definitions, "x-guidance": _FORM}, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SchemaProblem((), "it has a lone surrogate; send valid Unicode") from None
     reason = _refused(text)
     if reason is not None:
         raise SchemaProblem((), reason)
@@ -72,7 +75,7 @@ def _refused(schema: str) -> str | None:
 
     try:
         message: str = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(schema))
-    except (UnicodeEncodeError, ValueError) as error:  # a lone surrogate, or nested too deep
+    except ValueError as error:  # nested too deep
         message = str(error)
     for theirs, ours in _IN_OUR_WORDS.items():
         if theirs in message:

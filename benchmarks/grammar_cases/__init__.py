@@ -1,0 +1,1 @@
+"""The parts of `grammars`: what is measured, and the libraries that are."""
