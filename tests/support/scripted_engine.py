@@ -42,14 +42,17 @@ class ByteTokenizer:
 class ScriptedSequence:
     """One request's way through the script."""
 
-    def __init__(self, request: GenerateRequest, tier: str, script: str) -> None:
+    def __init__(self, request: GenerateRequest, tier: str, script: str, *, max_context: int) -> None:
         self.request = request
         self.tier = tier
         self.timings = Timings(arrived=time.monotonic())
         self.finish_reason: FinishReason | None = None
         self.num_generated = 0
+        self._limit = request.params.max_tokens or max_context - len(request.prompt_ids)
+        self._stop: str | None = None  # the stop string that ends the script
         for stop in request.params.stop:
-            script = script.split(stop)[0]
+            if stop in script:
+                script, self._stop = script.split(stop)[0], stop
         self._script = script.encode()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -71,14 +74,15 @@ class ScriptedSequence:
         params = self.request.params
         if self.num_generated == len(self._script):
             self.finish_reason = FinishReason.STOP
-        elif self.num_generated == params.max_tokens:
+        elif self.num_generated == self._limit:
             self.finish_reason = FinishReason.LENGTH
         text = self._decoder.decode(bytes([token]), final=self.finish_reason is not None)
         logprobs = None
         if params.logprobs is not None:
             top = tuple((other % VOCAB_SIZE, -1.0 - other) for other in range(params.logprobs))
             logprobs = [TokenLogprob(token, -0.5, top)]
-        return TokenDelta(text, [token], logprobs, self.finish_reason)
+        stop = self._stop if self.finish_reason is FinishReason.STOP else None
+        return TokenDelta(text, [token], logprobs, self.finish_reason, stop)
 
     def rest(self) -> str:
         """What is left of a character that will not be completed."""
@@ -100,10 +104,10 @@ class ScriptedEngine:
         num_slots: sequences of the shared tiers that run at once; the others wait in order.
         tiers: in place of the default ones with that many slots.
         paced: wait for `allow` before each step; otherwise run freely.
+        max_context: tokens of prompt and output.
     """
 
     model_id = "scripted"
-    max_context = 4096
     shape = SimpleNamespace(name="Scripted", vocab_size=VOCAB_SIZE)
 
     def __init__(
@@ -114,7 +118,9 @@ class ScriptedEngine:
         num_slots: int = 4,
         tiers: Tiers | None = None,
         paced: bool = False,
+        max_context: int = 4096,
     ) -> None:
+        self.max_context = max_context
         self.tokenizer = ByteTokenizer()
         self.chat = ChatFormat(None)
         self.tiers = tiers or with_tiers(default={"slots": num_slots})
@@ -155,15 +161,17 @@ class ScriptedEngine:
     def check(self, request: GenerateRequest) -> None:
         needed = len(request.prompt_ids) + (request.params.max_tokens or 1)
         if needed > self.max_context:
-            param = "max_tokens" if len(request.prompt_ids) < self.max_context else None
-            raise PromptTooLong(f"{needed} tokens do not fit {self.max_context}", param=param)
+            if len(request.prompt_ids) < self.max_context:
+                raise PromptTooLong(f"{needed} tokens do not fit {self.max_context}", param="max_tokens")
+            tokens, limit = len(request.prompt_ids), self.max_context - 1
+            raise PromptTooLong(f"{tokens} tokens do not fit {limit}", param="prompt", tokens=tokens, limit=limit)
         if any(not 0 <= token < VOCAB_SIZE for token in request.params.logit_bias):
             raise RequestError("no such token id", param="logit_bias")
 
     def add(self, request: GenerateRequest, tier: str | None = None) -> ScriptedSequence:
         script = self._scripts[min(len(self.requests), len(self._scripts) - 1)]
         self.requests.append(request)
-        sequence = ScriptedSequence(request, tier or request.tier, script)
+        sequence = ScriptedSequence(request, tier or request.tier, script, max_context=self.max_context)
         self._waiting.append(sequence)
         return sequence
 

@@ -1,7 +1,7 @@
 """The HTTP application: routes, life, and the mapping of errors. Start here to read ``serving``.
 
-One streamed request: `edge` (host, request id) → `wire.chat` or `wire.responses` (parse, or 400 naming the field) →
-`generate.run` (template, token ids, submit) → `engine.loop` → `wire.sse` (frames until the end or the client's leave).
+One streamed request: `edge` (host, request id) → `wire.chat`, `responses` or `anthropic` (parse, or 400 naming the
+field) → `generate.run` (template, token ids, submit) → `engine.loop` → `wire.sse` (frames until the end or the client's leave).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ultrafast.serving.errors import json_response, on_http_exception, on_reques
 from ultrafast.serving.generate import loop_of
 from ultrafast.serving.isolation import Isolation
 from ultrafast.serving.lanes import list_tiers
+from ultrafast.serving.wire.anthropic import count_message_tokens, create_message
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.responses import create_response
 
@@ -54,12 +55,16 @@ def create_app(
 
     app = Starlette(
         routes=[
+            Route("/", hello),
+            Route("/api/hello", hello),
             Route("/health", health),
             Route("/v1/models", list_models),
             Route("/v1/models/{model:path}", get_model),
             Route("/v1/tiers", list_tiers),
             Route("/v1/chat/completions", create_chat_completion, methods=["POST"]),
             Route("/v1/responses", create_response, methods=["POST"]),
+            Route("/v1/messages", create_message, methods=["POST"]),
+            Route("/v1/messages/count_tokens", count_message_tokens, methods=["POST"]),
         ],
         middleware=[Middleware(Edge, loopback_only=loopback_only)],
         exception_handlers={RequestError: on_request_error, HTTPException: on_http_exception},
@@ -70,6 +75,11 @@ def create_app(
     app.state.isolation = isolation
     app.state.started = int(time.time())
     return app
+
+
+async def hello(request: Request) -> Response:
+    """Whether anybody is here: Claude Code asks so before its first message."""
+    return Response()
 
 
 async def health(request: Request) -> Response:

@@ -37,6 +37,7 @@ class Job:
         choice: whether they are called.
         output: what the text of the answer is.
         prompt_logprobs: see `GenerateRequest`.
+        clamp: a ``max_tokens`` beyond the end of the context means: up to there.
     """
 
     prompt: Sequence[Message] | Sequence[int] | str
@@ -51,6 +52,7 @@ class Job:
     choice: ToolChoice = ToolChoice()  # noqa: RUF009 (immutable)
     output: OutputFormat = OutputFormat()  # noqa: RUF009 (immutable)
     prompt_logprobs: int | None = None
+    clamp: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,12 @@ async def run(
             prepared = _prepare(loop, job)
         else:
             prepared = await asyncio.to_thread(_prepare, loop, job)
+        room = loop.engine.max_context - len(prepared.prompt_ids)
         domain = cache_domain(connection, tier=job.tier, salt=job.cache_salt)
         requests = [
             GenerateRequest(
                 prepared.prompt_ids,
-                params,
+                _clamped(params, room) if job.clamp else params,
                 job.tier,
                 overflow=job.overflow,
                 prediction=prepared.prediction,
@@ -161,6 +164,10 @@ def _prepare(loop: EngineLoop, job: Job) -> _Prepared:
     plan = engine.chat.plan(job.prompt, tools=job.tools, choice=job.choice, output=job.output)  # type: ignore[arg-type]
     prompt_ids = engine.encode_prompt(plan.messages, tools=plan.tools)
     return _Prepared(prompt_ids, _encode_prediction(loop, job, len(prompt_ids)), plan.grammar, plan.parser)
+
+
+def _clamped(params: SamplingParams, room: int) -> SamplingParams:
+    return replace(params, max_tokens=None) if (params.max_tokens or 0) > room else params
 
 
 def _encode_prediction(loop: EngineLoop, job: Job, prompt_tokens: int) -> list[int]:
