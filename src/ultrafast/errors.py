@@ -102,10 +102,21 @@ class RequestError(UltrafastError):
 
 
 class PromptTooLong(RequestError):
-    """The prompt, or the prompt with the output asked for, does not fit the context."""
+    """The prompt, or the prompt with the output asked for, does not fit the context.
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    Args:
+        message: what was wrong and what to do.
+        param: the request field at fault.
+        tokens: of the prompt, at least, when it alone is too long.
+        limit: the most that such a prompt may have.
+    """
+
+    def __init__(
+        self, message: str, *, param: str | None = None, tokens: int | None = None, limit: int | None = None
+    ) -> None:
         super().__init__(message, code="context_length_exceeded", param=param)
+        self.tokens = tokens
+        self.limit = limit
 
 
 class TemplateError(RequestError):

@@ -51,12 +51,13 @@ class ByteTokenizer:
 class ScriptedSequence:
     """One request's way through the script."""
 
-    def __init__(self, request: GenerateRequest, tier: str, script: str) -> None:
+    def __init__(self, request: GenerateRequest, tier: str, script: str, *, max_context: int) -> None:
         self.request = request
         self.tier = tier
         self.timings = Timings(arrived=time.monotonic())
         self.finish_reason: FinishReason | None = None
         self.num_generated = 0
+        self._limit = request.params.max_tokens or max_context - len(request.prompt_ids)
         self._script = script.encode()
         self._detokenizer = Detokenizer(ByteTokenizer(), request.params.stop)  # type: ignore[arg-type]
 
@@ -84,7 +85,7 @@ class ScriptedSequence:
         self.num_generated += 1
         if self.num_generated == len(self._script):
             self.finish_reason = FinishReason.STOP
-        elif self.num_generated == params.max_tokens:
+        elif self.num_generated == self._limit:
             self.finish_reason = FinishReason.LENGTH
         text = self._detokenizer.push([token]).text
         if self.finish_reason is not None:
@@ -123,10 +124,10 @@ class ScriptedEngine:
         num_slots: sequences of the shared tiers that run at once; the others wait in order.
         tiers: in place of the default ones with that many slots.
         paced: wait for `allow` before each step; otherwise run freely.
+        max_context: tokens of prompt and output.
     """
 
     model_id = "scripted"
-    max_context = 4096
     shape = SimpleNamespace(name="Scripted", vocab_size=VOCAB_SIZE)
 
     def __init__(
@@ -137,7 +138,9 @@ class ScriptedEngine:
         num_slots: int = 4,
         tiers: Tiers | None = None,
         paced: bool = False,
+        max_context: int = 4096,
     ) -> None:
+        self.max_context = max_context
         self.tokenizer = ByteTokenizer()
         self.chat = ChatFormat(None)
         self.tiers = tiers or with_tiers(default={"slots": num_slots})
@@ -185,15 +188,17 @@ class ScriptedEngine:
             raise RequestError("no tokens, or no such token", param="prompt")
         needed = len(request.prompt_ids) + (request.params.max_tokens or 1)
         if needed > self.max_context:
-            param = "max_tokens" if len(request.prompt_ids) < self.max_context else None
-            raise PromptTooLong(f"{needed} tokens do not fit {self.max_context}", param=param)
+            if len(request.prompt_ids) < self.max_context:
+                raise PromptTooLong(f"{needed} tokens do not fit {self.max_context}", param="max_tokens")
+            tokens, limit = len(request.prompt_ids), self.max_context - 1
+            raise PromptTooLong(f"{tokens} tokens do not fit {limit}", param="prompt", tokens=tokens, limit=limit)
         if any(not 0 <= token < VOCAB_SIZE for token in request.params.logit_bias):
             raise RequestError("no such token id", param="logit_bias")
 
     def add(self, request: GenerateRequest, tier: str | None = None) -> ScriptedSequence:
         script = self._scripts[min(len(self.requests), len(self._scripts) - 1)]
         self.requests.append(request)
-        sequence = ScriptedSequence(request, tier or request.tier, script)
+        sequence = ScriptedSequence(request, tier or request.tier, script, max_context=self.max_context)
         self._waiting.append(sequence)
         return sequence
 

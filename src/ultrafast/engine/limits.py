@@ -41,6 +41,8 @@ def check_request(request: GenerateRequest, vocab_size: int, max_context: int) -
         raise PromptTooLong(
             f"the prompt has {len(prompt)} tokens; the context of {max_context} tokens is for prompt and output",
             param="prompt",
+            tokens=len(prompt),
+            limit=max_context - 1,
         )
     check_prompt(prompt, vocab_size)
     _check_tokens("prediction", request.prediction, vocab_size)

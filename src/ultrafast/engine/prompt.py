@@ -52,6 +52,8 @@ def _encode_messages(
         raise PromptTooLong(
             f"the prompt has {len(messages)} messages; the context of {max_context} tokens cannot hold them",
             param="prompt",
+            tokens=len(messages),
+            limit=max_context - 1,
         )
     contents = (message.get("content") for message in messages)
     _require_room(tokenizer, (content for content in contents if isinstance(content, str)), max_context)
@@ -67,4 +69,6 @@ def _require_room(tokenizer: Tokenizer, texts: Iterable[str], max_context: int) 
         raise PromptTooLong(
             f"the prompt has at least {least} tokens; the context of {max_context} tokens is for prompt and output",
             param="prompt",
+            tokens=least,
+            limit=max_context - 1,
         )

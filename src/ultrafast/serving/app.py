@@ -1,7 +1,8 @@
 """The HTTP application: routes, life, and the mapping of errors. Start here to read ``serving``.
 
-One streamed request: `edge` (host, request id) → `wire.chat` or `wire.responses` (parse, or 400 naming the field) →
-`generate.run` (template, token ids, submit) → `engine.loop` → `wire.sse` (frames until the end or the client's leave).
+One streamed request: `edge` (host, request id) → `wire.chat`, `responses` or `anthropic` (parse, or 400 naming the
+field) → `generate.run` (template, token ids, submit) → `engine.loop` → `wire.sse` (frames until the end or the
+client's leave).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ultrafast.serving.isolation import Isolation
 from ultrafast.serving.lanes import list_tiers
 from ultrafast.serving.operations import get_document
 from ultrafast.serving.store import ResponseStore
+from ultrafast.serving.wire.anthropic import count_message_tokens, create_message
 from ultrafast.serving.wire.chat import create_chat_completion
 from ultrafast.serving.wire.completions import create_completion
 from ultrafast.serving.wire.responses import ResponseRun, create_response
@@ -72,6 +74,8 @@ def create_app(
 
     app = Starlette(
         routes=[
+            Route("/", hello),
+            Route("/api/hello", hello),
             Route("/health", health),
             Route("/openapi.json", get_document),
             Route("/v1/models", list_models),
@@ -87,6 +91,8 @@ def create_app(
             Route("/v1/responses/{response_id}", delete_response, methods=["DELETE"]),
             Route("/v1/responses/{response_id}/input_items", list_input_items),
             Route("/v1/responses/{response_id}/cancel", cancel_response, methods=["POST"]),
+            Route("/v1/messages", create_message, methods=["POST"]),
+            Route("/v1/messages/count_tokens", count_message_tokens, methods=["POST"]),
         ],
         middleware=[Middleware(Edge, loopback_only=loopback_only)],
         exception_handlers={RequestError: on_request_error, HTTPException: on_http_exception},
@@ -106,6 +112,11 @@ def create_app(
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Where no route leads, for HTTP and upgrades alike."""
     raise HTTPException(404)
+
+
+async def hello(request: Request) -> Response:
+    """Whether anybody is here: Claude Code asks so before its first message."""
+    return Response()
 
 
 async def health(request: Request) -> Response:

@@ -54,7 +54,7 @@ class Edge:
             if message["type"] in _HEADS:
                 started = True
                 out = MutableHeaders(scope=message)
-                out["x-request-id"] = request_id
+                out["x-request-id"] = out["request-id"] = request_id  # OpenAI's name and Anthropic's
                 out["openai-version"] = _OPENAI_VERSION
                 if limits := scope["state"].get("rate_limits"):
                     out.update(limits())
@@ -66,12 +66,12 @@ class Edge:
                 _check_origin(headers)
             await self._app(scope, receive, send_with_headers)
         except RequestError as error:
-            await error_response(error)(scope, receive, send_with_headers)
+            await error_response(error, scope)(scope, receive, send_with_headers)
         except Exception:
             _log.exception("request %s failed", request_id)
             if started:
                 raise  # the server must cut the connection: the answer cannot be completed
-            await error_response(internal_error(request_id))(scope, receive, send_with_headers)
+            await error_response(internal_error(request_id), scope)(scope, receive, send_with_headers)
 
 
 def _request_id(sent: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The one place where errors become HTTP: OpenAI's shape, status and headers."""
+"""The one place where errors become HTTP: OpenAI's shape, status and headers, or (``/v1/messages``) Anthropic's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,23 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Match, Route
+from starlette.types import Scope
 
-from ultrafast.errors import RequestError
+from ultrafast.errors import PromptTooLong, RequestError
+
+_ANTHROPIC_PATH = "/v1/messages"
+_ANTHROPIC_STATUS = {503: 529}  # what overload is there; all others are the same in both APIs
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 
 
 def error_body(error: RequestError) -> dict[str, Any]:
@@ -18,11 +33,32 @@ def error_body(error: RequestError) -> dict[str, Any]:
     return {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
 
 
-def error_response(error: RequestError) -> Response:
-    """A whole answer for an error that came before the first byte."""
+def anthropic_error_body(error: RequestError, request_id: str) -> dict[str, Any]:
+    """The whole body of Anthropic's API. It has no ``param``, so the message names the field."""
+    message = error.message
+    if isinstance(error, PromptTooLong) and error.tokens is not None:
+        message = f"prompt is too long: {error.tokens} tokens > {error.limit} maximum"  # clients look for these words
+    elif error.param is not None and error.param not in message:
+        message = f"{error.param}: {message}"
+    default = "invalid_request_error" if error.status < 500 else "api_error"
+    kind = _ANTHROPIC_TYPES.get(error.status, default)
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
+
+
+def error_response(error: RequestError, scope: Scope) -> Response:
+    """A whole answer for an error that came before the first byte, in the words of the API that was called.
+
+    Args:
+        error: what went wrong.
+        scope: of the request, with the id that `edge` gave it.
+    """
     headers = retry_headers(error)
     if error.status == 413:
         headers["connection"] = "close"  # the rest of the body is not read
+    path: str = scope["path"]
+    if path == _ANTHROPIC_PATH or path.startswith(f"{_ANTHROPIC_PATH}/"):
+        body = anthropic_error_body(error, scope["state"]["request_id"])
+        return json_response(body, status=_ANTHROPIC_STATUS.get(error.status, error.status), headers=headers)
     return json_response({"error": error_body(error)}, status=error.status, headers=headers)
 
 
@@ -57,7 +93,7 @@ def internal_error(request_id: str) -> RequestError:
 async def on_request_error(connection: HTTPConnection, error: Exception) -> Response:
     """Starlette's handler for `RequestError`."""
     assert isinstance(error, RequestError)
-    return error_response(error)
+    return error_response(error, connection.scope)
 
 
 async def on_http_exception(connection: HTTPConnection, error: Exception) -> Response:
@@ -73,7 +109,7 @@ async def on_http_exception(connection: HTTPConnection, error: Exception) -> Res
         message = f"No such endpoint: {where}."
     else:
         message = error.detail
-    response = error_response(RequestError(message, status=error.status_code))
+    response = error_response(RequestError(message, status=error.status_code), connection.scope)
     response.headers.update(headers)
     return response
 

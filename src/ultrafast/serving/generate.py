@@ -39,6 +39,7 @@ class Job:
         choice: whether they are called.
         output: what the text of the answer is.
         prompt_logprobs: see `GenerateRequest`.
+        clamp: a ``max_tokens`` beyond the end of the context means: up to there.
     """
 
     prompt: Sequence[Message] | Sequence[int] | str
@@ -53,6 +54,7 @@ class Job:
     choice: ToolChoice = ToolChoice()  # noqa: RUF009 (immutable)
     output: OutputFormat = OutputFormat()  # noqa: RUF009 (immutable)
     prompt_logprobs: int | None = None
+    clamp: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ async def run(
             else:
                 prepared = await asyncio.to_thread(_prepare, loop, job)
             domain = cache_domain(connection, tier=tier, salt=job.cache_salt)
-            requests += _requests(job, prepared, domain=domain, request_id=request_id)
+            room = loop.engine.max_context - len(prepared.prompt_ids)
+            requests += _requests(job, prepared, room=room, domain=domain, request_id=request_id)
             parsers += [prepared.parser() for _ in job.params]
         news = asyncio.Event()
         connection.state.rate_limits = partial(rate_limits, loop, tier)
@@ -165,12 +168,12 @@ def _prepare(loop: EngineLoop, job: Job) -> _Prepared:
     return _Prepared(prompt_ids, _encode_prediction(loop, job, len(prompt_ids)), plan.grammar, plan.parser)
 
 
-def _requests(job: Job, prepared: _Prepared, *, domain: str, request_id: str) -> list[GenerateRequest]:
-    """One a choice."""
+def _requests(job: Job, prepared: _Prepared, *, room: int, domain: str, request_id: str) -> list[GenerateRequest]:
+    """One a choice; ``room`` is what the prompt leaves of the context."""
     return [
         GenerateRequest(
             prepared.prompt_ids,
-            params,
+            _clamped(params, room) if job.clamp else params,
             job.tier,
             overflow=job.overflow,
             prediction=prepared.prediction,
@@ -182,6 +185,10 @@ def _requests(job: Job, prepared: _Prepared, *, domain: str, request_id: str) ->
         )
         for params in job.params
     ]
+
+
+def _clamped(params: SamplingParams, room: int) -> SamplingParams:
+    return replace(params, max_tokens=None) if (params.max_tokens or 0) > room else params
 
 
 def _encode_prediction(loop: EngineLoop, job: Job, prompt_tokens: int) -> list[int]:

@@ -14,7 +14,7 @@ from ultrafast.serving import answers
 Schema = Mapping[str, Any]
 
 _REF = "#/components/schemas/{name}"
-_EVENT_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+_EVENT_STREAM: dict[str, Any] = {"text/event-stream": {"schema": {}}}  # of an event: there are many kinds
 _GENERAL_ERRORS = ("400", "404", "405")
 _BODY_ERRORS = ("408", "413")  # of whatever has a body
 _ENGINE_ERRORS = ("429", "500", "503")  # of whatever the engine works for

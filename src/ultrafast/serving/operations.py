@@ -8,6 +8,7 @@ from starlette.responses import Response
 from ultrafast.serving import answers
 from ultrafast.serving.errors import json_response
 from ultrafast.serving.openapi import Operation, document, parameter
+from ultrafast.serving.wire.anthropic_request import CountRequest, MessagesRequest
 from ultrafast.serving.wire.chat_request import ChatRequest
 from ultrafast.serving.wire.completions_request import CompletionRequest
 from ultrafast.serving.wire.responses_request import ResponsesRequest
@@ -19,6 +20,8 @@ OPERATIONS = (
     Operation(
         "get", "/health", "health", "Whether new requests are taken", answers.HEALTH, statuses={"503": answers.HEALTH}
     ),
+    Operation("get", "/", "root", "Whether anybody is here"),
+    Operation("get", "/api/hello", "hello", "The same, where Claude Code asks"),
     Operation("get", "/openapi.json", "document", "This document", {"type": "object"}),
     Operation("get", "/v1/models", "listModels", "All models served here", answers.MODELS),
     Operation("get", "/v1/models/{model}", "getModel", "One model", answers.MODEL, parameters=[_MODEL]),
@@ -42,6 +45,27 @@ OPERATIONS = (
         request=CompletionRequest,
         generates=True,
         streams=True,
+    ),
+    Operation(
+        "post",
+        "/v1/messages",
+        "createMessage",
+        "Anthropic's Messages",
+        answers.MESSAGE,
+        request=MessagesRequest,
+        generates=True,
+        streams=True,
+        error=answers.ANTHROPIC_ERROR,
+        statuses={"529": answers.ANTHROPIC_ERROR},
+    ),
+    Operation(
+        "post",
+        "/v1/messages/count_tokens",
+        "countMessageTokens",
+        "How many tokens the prompt of a message has",
+        answers.TOKEN_COUNT,
+        request=CountRequest,
+        error=answers.ANTHROPIC_ERROR,
     ),
     Operation(
         "post",

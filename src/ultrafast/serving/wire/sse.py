@@ -97,20 +97,20 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with cancelled_with_client(receive, self._running.streams):
-            refusal = await self._refusal()
+            refusal = await self._refusal(scope)
             if refusal is None:
                 await self._send_frames(scope, send)
             else:
                 await refusal(scope, receive, send)
 
-    async def _refusal(self) -> Response | None:
+    async def _refusal(self, scope: Scope) -> Response | None:
         """Wait for the slots; the answer in place of the frames, if they do not come."""
         try:
             await self._running.admitted()
         except StreamCancelled:
             return Response(status_code=499)  # nobody reads it
         except RequestError as error:
-            return error_response(error)
+            return error_response(error, scope)
         return None
 
     async def _send_frames(self, scope: Scope, send: Send) -> None:
