@@ -86,3 +86,10 @@ def test_structured_output(uses_responses: bool, method: Any) -> None:
     with answering(script) as server:
         model = model_of(server, uses_responses).with_structured_output(City, method=method)
         assert model.invoke("The capital of Norway?") == city
+
+
+@both_apis
+def test_the_embedded_model_keeps_to_a_schema(embedded: Served, uses_responses: bool) -> None:
+    model = model_of(embedded, uses_responses, temperature=0, max_tokens=200)
+    answer = model.with_structured_output(City, method="json_schema").invoke("The capital of Norway?")
+    assert isinstance(answer, City)

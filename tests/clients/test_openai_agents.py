@@ -89,3 +89,13 @@ def test_an_agent_takes_ten_steps_with_two_tools(kind: str, is_streamed: bool) -
         assert {request.tier for request in requests} == {"ultrafast"}
         last = prompt_of(server)
         assert [last.count(f"noted: step {i}") for i in range(0, STEPS, 2)] == [1] * (STEPS // 2)
+
+
+def test_the_embedded_model_hands_over_typed_output(embedded: Served) -> None:
+    async def main() -> object:
+        async with model_of(embedded, "responses") as model:
+            settings = ModelSettings(temperature=0, max_tokens=100)
+            agent = Agent(name="Clerk", model=model, output_type=Choice, model_settings=settings)
+            return (await Runner.run(agent, "Red or green?")).final_output
+
+    assert isinstance(asyncio.run(main()), Choice)

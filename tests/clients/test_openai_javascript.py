@@ -79,3 +79,10 @@ def test_errors_have_their_class_and_their_field() -> None:
             "missing": [True, "model_not_found", "model", True],
             "wrong": [True, 400, "temperature"],
         }
+
+
+def test_the_embedded_model(embedded: Served) -> None:
+    called = result_of(embedded, "responsesTools")
+    assert called["called"][0] == "weather"
+    assert set(called["called"][1]) == {"city"}
+    assert result_of(embedded, "chat")["usage"]["completion_tokens"] >= 1

@@ -196,3 +196,32 @@ def test_errors_have_their_class_and_their_field() -> None:
         with pytest.raises(openai.BadRequestError) as wrong:
             client.chat.completions.create(model="scripted", messages=ASK, temperature=9)
         assert wrong.value.param == "temperature"
+
+
+def test_the_embedded_model_keeps_to_models_and_tools(embedded: Served) -> None:
+    """Whatever the model is worth, what it writes is what was asked for: the grammar sees to that."""
+    with client_of(embedded) as client:
+        question: Any = [{"role": "user", "content": "What colour is the sky, and is it warm?"}]
+        parsed = client.responses.parse(model="smollm2-135m", input=question, text_format=Verdict, temperature=0)
+        assert parsed.output_parsed is not None
+        chat = client.chat.completions.parse(
+            model="smollm2-135m", messages=question, response_format=Verdict, temperature=0
+        )
+        assert chat.choices[0].message.parsed == parsed.output_parsed
+        forced = client.responses.parse(
+            model="smollm2-135m",
+            input=ASK,
+            tools=[FLAT_TOOL],
+            tool_choice="required",
+            parallel_tool_calls=False,
+            temperature=0,
+            max_output_tokens=200,
+        )
+        [made] = [item for item in forced.output if item.type == "function_call"]
+        assert isinstance(Weather.model_validate_json(made.arguments), Weather)
+        with client.responses.connect() as socket:
+            socket.response.create(model="smollm2-135m", input="Say hi.", max_output_tokens=5, temperature=0)
+            answer, _ = answer_of(socket)
+        assert answer.output_text
+        assert answer.usage is not None
+        assert 1 <= answer.usage.output_tokens <= 5
