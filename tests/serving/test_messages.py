@@ -303,3 +303,10 @@ def test_somebody_is_here(path: str) -> None:
             return [(await client.request(method, path)).status for method in ("HEAD", "GET")]
 
     assert asyncio.run(ask()) == [200, 200]
+
+
+def test_threads_are_refused_in_the_words_that_make_clients_do_without() -> None:
+    answer = post(ScriptedEngine(), thread={"type": "continue", "previous_message_id": "msg_1"})
+    assert answer.status == 400
+    details = answer.json()["error"]["details"]
+    assert details == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}

@@ -13,6 +13,8 @@ from starlette.types import Scope
 
 from ultrafast.errors import PromptTooLong, RequestError
 
+THREAD_UNSUPPORTED = "thread_unsupported_request"  # a code that Anthropic's SDK knows
+
 _ANTHROPIC_PATH = "/v1/messages"
 _ANTHROPIC_STATUS = {503: 529}  # what overload is there; all others are the same in both APIs
 _ANTHROPIC_TYPES = {
@@ -42,7 +44,10 @@ def anthropic_error_body(error: RequestError, request_id: str) -> dict[str, Any]
         message = f"{error.param}: {message}"
     default = "invalid_request_error" if error.status < 500 else "api_error"
     kind = _ANTHROPIC_TYPES.get(error.status, default)
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
+    told: dict[str, Any] = {"type": kind, "message": message}
+    if error.code == THREAD_UNSUPPORTED:
+        told["details"] = {"error_code": error.code, "unsupported": [error.param]}
+    return {"type": "error", "error": told, "request_id": request_id}
 
 
 def error_response(error: RequestError, scope: Scope) -> Response:

@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 
 from ultrafast.engine.limits import MAX_STOPS
 from ultrafast.engine.tiers import FAST
+from ultrafast.errors import RequestError
+from ultrafast.serving.errors import THREAD_UNSUPPORTED
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import ANTHROPIC, tier_of
 from ultrafast.serving.wire.anthropic_messages import MessageParam, SystemBlock, conversation
@@ -80,6 +82,7 @@ class MessagesRequest(CountRequest, kw_only=True):
     metadata: MessageMetadata | None = None
     service_tier: str | None = None
     speed: Literal["standard", "fast"] | None = None
+    thread: Any = None
     service_tier_overflow: Overflow | None = None
     cache_salt: CacheSalt | None = None
     deadline_s: Deadline | None = None
@@ -100,6 +103,12 @@ def job(request: MessagesRequest) -> Job:
             f"messages[{len(request.messages) - 1}].role",
             "Continuing an answer that the client began (prefill) is not supported: "
             "the conversation must end with a user message.",
+        )
+    if request.thread is not None:  # the SDK sends whole conversations after this very refusal
+        raise RequestError(
+            "Threads that the server keeps are not supported: send the whole conversation.",
+            param="thread",
+            code=THREAD_UNSUPPORTED,
         )
     params = SamplingParams(
         max_tokens=request.max_tokens,
