@@ -13,7 +13,7 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fra
 SERVE_ARGS ?=
 ARGS ?=
 
-.PHONY: help serve test test-clis lint types native-test format bench bench-peers bench-http bench-agent bench-tiers clean
+.PHONY: help serve test test-clis lint types native-test format bench bench-peers bench-http bench-agent bench-tiers bench-grammars clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -59,6 +59,9 @@ bench-agent: $(VENV)/.installed  ## hold an agent's conversations over WebSocket
 
 bench-tiers: $(VENV)/.installed  ## measure what the tiers promise, beside a load (ARGS="lane gap --json FILE …")
 	@$(BIN)/python benchmarks/tiers.py $(ARGS)
+
+bench-grammars: $(VENV)/.installed  ## measure constrained decoding (ARGS="masks", "coverage SUITE" or "decode")
+	@$(BIN)/python benchmarks/grammars.py $(ARGS)
 
 clean:  ## back to a fresh clone; downloaded models stay in the user cache
 	rm -rf $(VENV) build dist $(JS)/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

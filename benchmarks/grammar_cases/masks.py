@@ -23,17 +23,17 @@ def embedded_tokenizer() -> Tokenizer:
         return Tokenizer.from_gguf(file.metadata)
 
 
-def measure() -> dict[str, Any]:
+def measure(rounds: int = _ROUNDS) -> dict[str, Any]:
     """Print a table, and return its figures, in microseconds."""
     tokenizer = embedded_tokenizer()
     known = libraries(tokenizer)
     figures: dict[str, Any] = {"vocabulary": tokenizer.vocab_size, "microseconds": {}}
-    print(f"vocabulary of {tokenizer.vocab_size} tokens; microseconds; {_ROUNDS} rounds in turns")
+    print(f"vocabulary of {tokenizer.vocab_size} tokens; microseconds; {rounds} rounds in turns")
     print(f"{'document':12}{'library':12}{'tokens':>7}" + "".join(f"{key:>{width}}" for key, width in _COLUMNS.items()))
     for name, schema, document in DOCUMENTS:
         tokens = tokenizer.encode(json.dumps(document, ensure_ascii=False))
         samples: dict[str, list[tuple[float, list[float], list[float]]]] = {library.name: [] for library in known}
-        for round_number in range(_ROUNDS):
+        for round_number in range(rounds):
             for library in known:
                 start = time.perf_counter()
                 state = library.compile(_unseen(schema, round_number))()

@@ -87,7 +87,9 @@ def test_tokens_that_spell_the_same_are_all_allowed() -> None:
     assert [tokenizer.token_bytes(token) for token in tokens] == [b"A", b"B", b"A", b"B"]  # <0x41>, and the piece
 
 
-@pytest.mark.parametrize("text", ["hello there", " hello", "\n\nhello", "<|im_end|>", "x</s>y", "e\u0301 🚀"])
+@pytest.mark.parametrize(
+    "text", ["hello there", " hello", "\n\nhello", "<|im_end|>", "x</s>y", "e\u0301 🚀", "many words " * 200]
+)
 def test_text_that_is_forced_is_written_with_the_tokens_it_is_read_with(tokenizer: Any, text: str) -> None:
     constraint, size = (
         Grammars(tokenizer).constraint(f"start: {json.dumps(text, ensure_ascii=False)}"),
@@ -99,7 +101,7 @@ def test_text_that_is_forced_is_written_with_the_tokens_it_is_read_with(tokenize
         written.append(tokens[0])
         constraint.accept(tokens[0])
     assert b"".join(map(tokenizer.token_bytes, written)) == text.encode()
-    if text in ("hello there", " hello") and not tokenizer.strips_leading_space:
+    if text.isascii() and text.replace(" ", "").isalpha() and not tokenizer.strips_leading_space:
         assert written == tokenizer.encode(text)
 
 

@@ -76,7 +76,8 @@ class SchemaMaker:
         if rng.random() < 0.7:
             schema[rng.choice(["maximum", "exclusiveMaximum"])] = low + rng.choice([2, 40, 999.5])
         if rng.random() < 0.2:
-            schema |= {"multipleOf": rng.choice([2, 3, 5, 0.5, 10]), "minimum": -50, "maximum": 700}
+            number = {"multipleOf": rng.choice([2, 3, 5, 0.5, 10]), "minimum": -50, "maximum": 700}
+            schema = {"type": schema["type"], **number}
         return schema
 
     def _string(self) -> dict[str, Any]:

@@ -159,8 +159,10 @@ class _Vocabulary:
 
     def __call__(self, text: str) -> list[int]:
         """The tokens of text that is the only one possible: no others are then allowed, as none else would come of
-        encoding it. Text that spells a control token is still text."""
+        encoding it. Text that spells a control token is still text. The library asks before each token, and looks at
+        the next one alone, so what lies far ahead is left out."""
         assert self._library_form is not None
+        text = text[: max(256, 4 * self._tokenizer.longest_token)]
         lead = "\n" if self._tokenizer.strips_leading_space else ""  # keeps away the space that encoding puts first
         ids = self._tokenizer.encode(lead + text)[2 * len(lead) :]
         spelled = b"".join(map(self._tokenizer.token_bytes, ids))
