@@ -46,6 +46,14 @@ def test_what_is_not_a_full_step_says_nothing(rows: int) -> None:
     assert pace.budget(STEP_S) == before
 
 
+def test_a_step_with_half_of_the_tokens_does_not_ask_for_more_than_is_right() -> None:
+    pace = PrefillPace(0, 512)
+    full = run(pace, 0.0005)
+    for _ in range(20):
+        pace.learn(full // 2 + 1, 1, 0.0005 * (full // 2 + 1))
+    assert pace.budget(STEP_S) == full
+
+
 def test_a_fixed_chunk_is_kept() -> None:
     pace = PrefillPace(7, 512)
     pace.learn(7, 1, 1.0)

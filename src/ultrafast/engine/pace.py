@@ -36,7 +36,9 @@ class PrefillPace:
         if rows < self._tokens / 2 * steps:
             return  # the end of a prompt, or no prompt at all: that says nothing about a full step
         change = self._step_s * steps / seconds
-        self._set(self._tokens * min(max(change, 0.5), 1.5), self._step_s)
+        right = rows / steps * min(max(change, 0.5), 1.5)
+        # A step that was short because it had few tokens does not say that more than these would be right.
+        self._set(right if change < 1.0 else max(right, self._tokens), self._step_s)
 
     def _set(self, tokens: float, step_s: float) -> None:
         smallest = _SMALLEST if step_s >= _SHORT_STEP_S else 2
