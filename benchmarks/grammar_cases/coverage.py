@@ -24,6 +24,7 @@ class Bytes:
     """A tokenizer of bytes: what is asked is about texts, not tokens."""
 
     vocab_size = 257
+    longest_token = 5
     eog_ids = frozenset({256})
     strips_leading_space = False
 

@@ -39,7 +39,7 @@ def test_what_the_model_finishes_satisfies_its_schema(embedded: Engine) -> None:
     schemas = _schemas()
     running = {}
     for number, (schema, grammar) in enumerate(schemas):
-        params = SamplingParams(max_tokens=20, temperature=0.8 * (number % 2), seed=number)
+        params = SamplingParams(max_tokens=16, temperature=0.8 * (number % 2), seed=number)
         running[embedded.add(GenerateRequest(prompt, params, grammar=grammar))] = (schema, grammar)
     written: dict[Any, list[int]] = {sequence: [] for sequence in running}
     reasons = {}

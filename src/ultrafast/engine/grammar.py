@@ -108,7 +108,7 @@ class Constraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise _refusal(_plain(self._matcher.get_error()))
+            raise _refusal(_plain(self._matcher.get_error()), param=None)  # an answer has begun: nobody renames fields
 
 
 class _Compiled:
@@ -200,5 +200,5 @@ def _plain(error: str) -> str:
     return " ".join(error.replace("<non-verbose/>", "").split())[:_MAX_REASON]
 
 
-def _refusal(reason: str) -> RequestError:
-    return RequestError(f"the form asked for cannot be guaranteed: {reason}", param="grammar", code="invalid_value")
+def _refusal(reason: str, param: str | None = "grammar") -> RequestError:
+    return RequestError(f"the form asked for cannot be guaranteed: {reason}", param=param, code="invalid_value")
