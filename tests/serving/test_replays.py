@@ -30,7 +30,7 @@ def send_request(server: Served, exchange: dict[str, Any], ids: list[str]) -> li
     assert answer.status_code == 200, answer.text
     if not answer.headers["content-type"].startswith("text/event-stream"):
         return []
-    assert answer.headers["x-ultrafast-tier"] == body.get("service_tier", "default")
+    assert answer.headers["x-ultrafast-tier"] == body.get("service_tier", body.get("speed", "default"))
     return events_of(answer.text)
 
 
@@ -67,7 +67,7 @@ def test_a_capture_is_answered_as_it_was(path: Path) -> None:
     capture = json.loads(path.read_text())
     recorder = Recorder()
     streams: list[list[dict[str, Any]]] = []
-    with answering(*capture["answers"], wrap=recorder.wrap) as server:
+    with answering(*capture["answers"], model_id=capture["model_id"], wrap=recorder.wrap) as server:
         for exchange in capture["exchanges"]:
             if exchange["method"] == "WEBSOCKET":
                 streams += send_frames(server, exchange, recorder.ids)
@@ -77,3 +77,7 @@ def test_a_capture_is_answered_as_it_was(path: Path) -> None:
     assert len(streams) == len(capture["answers"])
     assert {events[-1]["type"] for events in streams} <= LAST_EVENTS
     assert spoken(streams[-1]) == capture["answers"][-1]
+
+
+def test_there_are_captures_of_both() -> None:
+    assert {path.stem.split("-")[0] for path in FOLDER.glob("*.json")} == {"claude", "codex"}

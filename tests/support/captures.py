@@ -1,7 +1,8 @@
 """What real clients sent, kept without their prompts, keys and names of machines, and sent again.
 
-A capture is ``{"client", "answers", "exchanges"}``: who sent, what a scripted engine answered, and `Recorder.exchanges`
-in which ``"lorem:N"`` stands for a text of N characters and ``"given:N"`` for the N-th id that the server gave.
+A capture is ``{"client", "model_id", "answers", "exchanges"}``: who sent, to which model, what a scripted engine
+answered, and `Recorder.exchanges` in which ``"lorem:N"`` stands for a text of N characters and ``"given:N"`` for the
+N-th id that the server gave.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _WORDS = {
     "role",
     "service_tier",
 }
-_WORDS |= {"status", "summary", "tool_choice", "ttl", "type"}
+_WORDS |= {"speed", "status", "summary", "tool_choice", "ttl", "type"}
 _SCHEMAS = {"parameters", "input_schema"}
 _PROSE = {"default", "description", "examples", "title"}
 
 
-def neutral(client: str, answers: list[str], recorder: Recorder) -> dict[str, Any]:
+def neutral(client: str, answers: list[str], recorder: Recorder, *, model_id: str = "scripted") -> dict[str, Any]:
     """The capture of what was recorded."""
     given = {found: f"given:{index}" for index, found in enumerate(recorder.ids)}
     exchanges = []
@@ -58,7 +59,7 @@ def neutral(client: str, answers: list[str], recorder: Recorder) -> dict[str, An
             if part in exchange:
                 kept[part] = _value(exchange[part], "", given)
         exchanges.append(kept)
-    return {"client": client, "answers": answers, "exchanges": exchanges}
+    return {"client": client, "model_id": model_id, "answers": answers, "exchanges": exchanges}
 
 
 def _headers(headers: dict[str, str]) -> dict[str, str]:

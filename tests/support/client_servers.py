@@ -17,13 +17,15 @@ def call(name: str, /, **arguments: Any) -> str:
 
 
 @contextmanager
-def answering(*scripts: str, **options: Any) -> Iterator[Served]:
+def answering(*scripts: str, model_id: str = "scripted", **options: Any) -> Iterator[Served]:
     """A server that gives these answers, one a request in the order of arrival; the last one goes on.
 
     Args:
+        model_id: for clients that know what models of which names can do.
         options: of `served`.
     """
     engine = ScriptedEngine(scripts=scripts)
+    engine.model_id = model_id
     engine.max_context = 1_000_000
     with served(engine, **options) as server:
         yield server
