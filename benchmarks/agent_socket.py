@@ -27,19 +27,26 @@ from served import served
 
 TURNS = 10
 MAX_OUTPUT_TOKENS = 48
+_TEXT = {"type": "string", "maxLength": 20}
+_NUMBER = {"type": "integer"}
+
+
+def _tool(name: str, description: str, **parameters: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": parameters, "required": list(parameters), "additionalProperties": False}
+    return {"type": "function", "name": name, "description": description, "parameters": schema, "strict": True}
+
+
+INSTRUCTIONS = (
+    "You keep the notes of the harbour. Work in small steps: search before you answer, open what you found, and write "
+    "down what others will need. Never make a note up. When a note is missing, search for another word of the same "
+    "meaning. Dates are written year first. Berths have a letter and a number, cranes a number alone."
+)
 TOOLS = [
-    {
-        "type": "function",
-        "name": "search",
-        "description": "Search the notes of the harbour.",
-        "parameters": {
-            "type": "object",
-            "properties": {"topic": {"type": "string", "maxLength": 20}, "page": {"type": "integer"}},
-            "required": ["topic", "page"],
-            "additionalProperties": False,
-        },
-        "strict": True,
-    }
+    _tool("search", "Search the notes of the harbour, newest first.", topic=_TEXT, page=_NUMBER),
+    _tool("open_note", "Read one note that a search has found, with what was written about it since.", id=_NUMBER),
+    _tool("write_note", "Write a new note, for those who come after you.", title=_TEXT, text=_TEXT, berth=_TEXT),
+    _tool("list_ships", "The ships that are expected on a day, and where they will lie.", year=_NUMBER, day=_NUMBER),
+    _tool("call_pilot", "Ask a pilot to meet a ship at the outer buoy.", ship=_TEXT, hour=_NUMBER),
 ]
 _WORDS = (
     "harbour",
@@ -199,8 +206,10 @@ def hold(ask: Ask, model: str, salt: str, rng: random.Random, *, found_words: in
             "input": new if continues else [*history, *new],
             "previous_response_id": previous,
             "store": False,
+            "instructions": INSTRUCTIONS,
             "tools": TOOLS,
             "tool_choice": "required",
+            "service_tier": "ultrafast",  # whose users agents are
             "parallel_tool_calls": False,
             "temperature": 0,
             "max_output_tokens": MAX_OUTPUT_TOKENS,

@@ -23,7 +23,7 @@ def test_both_ways_hold_the_same_conversation() -> None:
         agent_socket.measure(socket, web, 2, result)
         web.close()
     planned = [[message["role"] for message in plan.messages] for plan in engine.chat.planned]
-    conversation = [["user", *["assistant", "tool"] * turn] for turn in range(agent_socket.TURNS)]
+    conversation = [["system", "user", *["assistant", "tool"] * turn] for turn in range(agent_socket.TURNS)]
     assert planned == conversation * 6
     assert [len(held) for held in (result.socket, result.http)] == [2, 2]
     for held, other in zip(result.socket, result.http, strict=True):
