@@ -14,8 +14,8 @@ from ultrafast.serving.errors import THREAD_UNSUPPORTED
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import ANTHROPIC, tier_of
 from ultrafast.serving.wire.anthropic_messages import MessageParam, SystemBlock, conversation
-from ultrafast.serving.wire.body import refuse
-from ultrafast.serving.wire.chat_request import CacheSalt, Count, Deadline, Overflow, Stop, TopP
+from ultrafast.serving.wire.body import missing, refuse
+from ultrafast.serving.wire.fields import CacheSalt, Count, Deadline, Overflow, Stop, TopK, TopP, or_one
 from ultrafast.types import OutputFormat, SamplingParams, Tool, ToolChoice
 
 _FIELDS = {"prompt": "messages", "stop": "stop_sequences", "output": "output_config.format"}
@@ -76,7 +76,7 @@ class MessagesRequest(CountRequest, kw_only=True):
     max_tokens: Count
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_p: TopP | None = None
-    top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    top_k: TopK | None = None
     stop_sequences: Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
     stream: bool | None = None
     metadata: MessageMetadata | None = None
@@ -112,8 +112,8 @@ def job(request: MessagesRequest) -> Job:
         )
     params = SamplingParams(
         max_tokens=request.max_tokens,
-        temperature=1.0 if request.temperature is None else request.temperature,
-        top_p=1.0 if request.top_p is None else request.top_p,
+        temperature=or_one(request.temperature),
+        top_p=or_one(request.top_p),
         top_k=request.top_k or 0,
         stop=tuple(request.stop_sequences or ()),
     )
@@ -160,8 +160,7 @@ def _tools(request: CountRequest) -> list[Tool]:
             continue
         for field in ("name", "input_schema"):
             if getattr(tool, field) is None:
-                where = f"tools[{index}].{field}"
-                raise refuse(where, f"Missing required parameter: '{where}'.")
+                raise missing(f"tools[{index}].{field}")
         tools.append(Tool(tool.name or "", tool.description or "", tool.input_schema or {}, bool(tool.strict)))
     return tools
 

@@ -11,38 +11,19 @@ from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
 from ultrafast.serving.wire.body import missing, refuse, refuse_deep, unsupported
 from ultrafast.serving.wire.chat_messages import ChatMessage, to_messages
+from ultrafast.serving.wire.fields import Count, FormatName, Metadata, SampledRequest, Stop, TopLogprobs
 from ultrafast.serving.wire.messages import Content, plain_text
 from ultrafast.serving.wire.tools import choice_of, tools_of
-from ultrafast.types import OutputFormat, SamplingParams, Tool, ToolChoice
+from ultrafast.types import OutputFormat, Tool, ToolChoice
 
 MAX_CHOICES = 8
 MAX_STOPS = 4
-
-Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Temperature = Annotated[float, Meta(ge=0, le=2)]
-TopP = Annotated[float, Meta(gt=0, le=1)]
-Penalty = Annotated[float, Meta(ge=-2, le=2)]
-TopLogprobs = Annotated[int, Meta(ge=0, le=20)]
-Stop = Annotated[str, Meta(min_length=1, max_length=1000)]
-Metadata = Annotated[
-    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
-]
-
-
-Overflow = Literal["default", "queue", "reject"]
-CacheSalt = Annotated[str, Meta(max_length=256)]
-Deadline = Annotated[float, Meta(gt=0, le=86400)]
-
-
-class StreamOptions(Struct):
-    include_usage: bool | None = None
 
 
 class JsonSchema(Struct):
     """The schema of an answer. It is kept whether ``strict`` or not."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
+    name: FormatName
     schema: dict[str, Any] | None = None
     strict: bool | None = None
 
@@ -59,32 +40,17 @@ class Prediction(Struct):
     content: Content
 
 
-class ChatRequest(Struct):
+class ChatRequest(SampledRequest, kw_only=True):
     """Fields that are honoured, or refused when they ask for what is not there; all others are ignored."""
 
     model: str
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: Annotated[dict[int, Annotated[float, Meta(ge=-100, le=100)]], Meta(max_length=1024)] | None = None
-    seed: Seed | None = None
     n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
     stop: Stop | Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    service_tier: str | None = None
-    service_tier_overflow: Overflow | None = None
-    cache_salt: CacheSalt | None = None
-    deadline_s: Deadline | None = None
     prediction: Prediction | None = None
     metadata: Metadata | None = None
     user: str | None = None
@@ -99,11 +65,6 @@ class ChatRequest(Struct):
     verbosity: Literal["low", "medium", "high"] | None = None
     modalities: list[str] | None = None
     audio: Any = None
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether a stream ends with a usage chunk."""
-        return bool(self.stream_options and self.stream_options.include_usage)
 
     @property
     def is_legacy(self) -> bool:
@@ -127,9 +88,14 @@ def job(request: ChatRequest) -> Job:
         refuse_deep(getattr(request, name), name)
     tools, choice = _functions(request) if request.is_legacy else _tools(request)
     output = _output(request.response_format)
+    params = request.sampling(
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        stop=request.stop,
+        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+    )
     return Job(
         prompt=to_messages(request.messages),
-        params=choices(_params(request), n=request.n or 1, seed=request.seed),
+        params=choices(params, n=request.n or 1, seed=request.seed),
         tier=tier_of(request.service_tier),
         fields=_fields(request, output),
         overflow=request.service_tier_overflow,
@@ -184,26 +150,6 @@ def _fields(request: ChatRequest, output: OutputFormat) -> dict[str, str]:
         "output": "response_format",
         "grammar": tools if output.kind == "text" else "response_format",
     }
-
-
-def _params(request: ChatRequest) -> SamplingParams:
-    def or_default(value: float | None, default: float) -> float:
-        return default if value is None else value
-
-    stop = request.stop or ()
-    return SamplingParams(
-        max_tokens=request.max_completion_tokens or request.max_tokens,
-        temperature=or_default(request.temperature, 1.0),
-        top_k=request.top_k or 0,
-        top_p=or_default(request.top_p, 1.0),
-        min_p=request.min_p or 0.0,
-        repetition_penalty=or_default(request.repetition_penalty, 1.0),
-        presence_penalty=request.presence_penalty or 0.0,
-        frequency_penalty=request.frequency_penalty or 0.0,
-        logit_bias=request.logit_bias or {},
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
-    )
 
 
 def _refuse_unsupported(request: ChatRequest) -> None:

@@ -5,23 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from ultrafast.engine.limits import MAX_STOPS
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
 from ultrafast.serving.wire.body import convert, refuse, unsupported
-from ultrafast.serving.wire.chat_request import (
-    CacheSalt,
-    Deadline,
-    Overflow,
-    Penalty,
-    Seed,
-    Stop,
-    StreamOptions,
-    Temperature,
-    TopP,
-)
+from ultrafast.serving.wire.fields import SampledRequest, Stop
 from ultrafast.types import SamplingParams
 
 MAX_CHOICES = 128  # prompts times `n`
@@ -30,38 +20,18 @@ DEFAULT_MAX_TOKENS = 16
 Prompt = str | list[int]
 
 
-class CompletionRequest(Struct):
+class CompletionRequest(SampledRequest, kw_only=True):
     """Fields that are honoured, or refused when they ask for what is not there; all others are ignored."""
 
     model: str
     prompt: str | list[Any]
     max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: Annotated[dict[int, Annotated[float, Meta(ge=-100, le=100)]], Meta(max_length=1024)] | None = None
-    seed: Seed | None = None
     n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
     best_of: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
     stop: Stop | Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
     logprobs: Annotated[int, Meta(ge=0, le=5)] | None = None
     echo: bool | None = None
     suffix: str | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    service_tier: str | None = None
-    service_tier_overflow: Overflow | None = None
-    cache_salt: CacheSalt | None = None
-    deadline_s: Deadline | None = None
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether a stream ends with a usage chunk."""
-        return bool(self.stream_options and self.stream_options.include_usage)
 
 
 DECODER = msgspec.json.Decoder(CompletionRequest)
@@ -109,22 +79,10 @@ def jobs(request: CompletionRequest, prompts: list[Prompt]) -> list[Job]:
 
 
 def _params(request: CompletionRequest) -> SamplingParams:
-    def or_default(value: float | None, default: float) -> float:
-        return default if value is None else value
-
     max_tokens = DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens
-    stop = request.stop or ()
-    return SamplingParams(
+    return request.sampling(
         max_tokens=max_tokens,
-        temperature=or_default(request.temperature, 1.0),
-        top_k=request.top_k or 0,
-        top_p=or_default(request.top_p, 1.0),
-        min_p=request.min_p or 0.0,
-        repetition_penalty=or_default(request.repetition_penalty, 1.0),
-        presence_penalty=request.presence_penalty or 0.0,
-        frequency_penalty=request.frequency_penalty or 0.0,
-        logit_bias=request.logit_bias or {},
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        stop=request.stop,
         logprobs=request.logprobs,
         # Who scores a prompt asks for one token more and cuts it off: it has to be there, whatever it is.
         ignore_eos=max_tokens == 1 and bool(request.echo) and request.logprobs is not None,

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ultrafast.serving.wire.responses_request import Asked, Reasoning, TextFormat, temperature, top_p
+from ultrafast.serving.wire.fields import or_one
+from ultrafast.serving.wire.responses_request import Asked, Reasoning, TextFormat
 from ultrafast.types import Usage
 
 
@@ -26,12 +27,12 @@ def echo(asked: Asked) -> dict[str, Any]:
         "previous_response_id": ask.previous_response_id,
         "prompt_cache_key": ask.prompt_cache_key,
         "reasoning": msgspec.to_builtins(ask.reasoning or Reasoning()),
-        "temperature": temperature(ask),
+        "temperature": or_one(ask.temperature),
         "text": {"format": _given(asked.format), "verbosity": ask.text.verbosity if ask.text else None},
         "tool_choice": ask.tool_choice or "auto",
         "tools": ask.tools or [],
         "top_logprobs": ask.top_logprobs or 0,
-        "top_p": top_p(ask),
+        "top_p": or_one(ask.top_p),
         "truncation": ask.truncation or "disabled",
         "usage": None,
         "user": ask.user,

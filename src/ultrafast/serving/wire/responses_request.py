@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from ultrafast.errors import RequestError
 from ultrafast.serving.generate import Job, choices
 from ultrafast.serving.tiers import tier_of
-from ultrafast.serving.wire.body import convert, refuse, refuse_deep, unsupported
-from ultrafast.serving.wire.chat_request import (
+from ultrafast.serving.wire.body import convert, missing, refuse, refuse_deep, unsupported
+from ultrafast.serving.wire.fields import (
     CacheSalt,
     Count,
     Deadline,
+    FormatName,
     Metadata,
     Overflow,
     Temperature,
     TopLogprobs,
     TopP,
+    or_one,
 )
 from ultrafast.serving.wire.response_items import Item, read_input, to_messages
 from ultrafast.serving.wire.response_tools import Offered, offered_tools
@@ -33,7 +34,7 @@ INCLUDE_LOGPROBS = "message.output_text.logprobs"
 
 class TextFormat(Struct):
     type: Literal["text", "json_object", "json_schema"]
-    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")] | None = None
+    name: FormatName | None = None
     schema: dict[str, Any] | None = None
     description: str | None = None
     strict: bool | None = None
@@ -141,8 +142,8 @@ class Asked:
         with_logprobs = INCLUDE_LOGPROBS in (ask.include or ())
         params = SamplingParams(
             max_tokens=1 if ask.warms_up else ask.max_output_tokens,
-            temperature=temperature(ask),
-            top_p=top_p(ask),
+            temperature=or_one(ask.temperature),
+            top_p=or_one(ask.top_p),
             logprobs=(ask.top_logprobs or 0) if with_logprobs else None,
         )
         messages = to_messages(items, ask.instructions, self.offered.name_of)
@@ -179,11 +180,11 @@ def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
         if getattr(ask, name):
             raise unsupported(name, f"'{name}'")
     if ask.input is None and ask.previous_response_id is None and not ask.warms_up:
-        raise RequestError("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
+        raise missing("input")
     own = ask.text.format if ask.text else None
-    kept = {"input": ask.input, "tools": ask.tools, "tool_choice": ask.tool_choice}
-    for name, value in [*kept.items(), ("text.format.schema", own and own.schema)]:
-        refuse_deep(value, name)
+    for name in ("input", "tools", "tool_choice"):
+        refuse_deep(getattr(ask, name), name)
+    refuse_deep(own and own.schema, "text.format.schema")
     new = read_input(ask.input or [], history)
     tools = [(tool, f"tools[{index}]") for index, tool in enumerate(ask.tools or ())]
     updated = TextFormat("text")
@@ -193,7 +194,6 @@ def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
             tools += [(tool, f"{where}.tools[{inner}]") for inner, tool in enumerate(item["tools"])]
         elif item["type"] == "configuration_update" and item.get("text"):
             updated = _checked(convert(item["text"], TextConfig, f"{where}.text").format or updated, f"{where}.text")
-    own = ask.text.format if ask.text else None
     offered = offered_tools(tools)
     choice = choice_of(
         ask.tool_choice, [*offered.tools.values()], "tool_choice", nested=False, parallel=ask.parallel_tool_calls
@@ -202,20 +202,9 @@ def read(ask: ResponsesRequest, history: Sequence[Item]) -> Asked:
     return Asked(ask, history, new, offered, choice, text_format, tier_of(ask.service_tier))
 
 
-def temperature(request: ResponsesRequest) -> float:
-    """The temperature in force."""
-    return 1.0 if request.temperature is None else request.temperature
-
-
-def top_p(request: ResponsesRequest) -> float:
-    """The nucleus in force."""
-    return 1.0 if request.top_p is None else request.top_p
-
-
 def _checked(format: TextFormat, where: str) -> TextFormat:
     """The format, or 400 for a schema format without its schema or name."""
     for field in ("name", "schema") if format.type == "json_schema" else ():
         if getattr(format, field) is None:
-            path = f"{where}.format.{field}"
-            raise RequestError(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+            raise missing(f"{where}.format.{field}")
     return format
