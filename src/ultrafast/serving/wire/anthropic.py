@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ultrafast.engine.loop import EngineLoop
-from ultrafast.engine.stream import StreamCancelled, flushes
+from ultrafast.engine.stream import flushes
 from ultrafast.engine.tiers import FAST, ULTRAFAST
 from ultrafast.errors import RequestError
 from ultrafast.serving.errors import anthropic_error_body, json_response
@@ -20,6 +20,7 @@ from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.anthropic_events import Blocks, Event, Thoughts
 from ultrafast.serving.wire.anthropic_request import COUNT, MESSAGES, MessagesRequest, count_job, job
 from ultrafast.serving.wire.body import decode, read_body
+from ultrafast.serving.wire.whole import whole_answer
 from ultrafast.types import AnswerEnd, TokenDelta
 
 
@@ -37,12 +38,7 @@ async def create_message(request: Request) -> Response:
             return sse.frame(anthropic_error_body(error, request_id), event="error")
 
         return sse.EventStream(answer.frames(), running=running, on_error=error_frame)
-    try:
-        async with sse.cancelled_with_client(request.receive, running.streams):
-            whole = await running.streams[0].result()
-    except StreamCancelled:
-        return Response(status_code=499)  # nobody reads it
-    return json_response(answer.message(whole), headers=running.headers)
+    return await whole_answer(request, running, answer.message)
 
 
 async def count_message_tokens(request: Request) -> Response:
@@ -67,9 +63,9 @@ class MessageAnswer:
             "model": loop.engine.model_id,
         }
 
-    def message(self, whole: TokenDelta) -> dict[str, Any]:
-        """The ``message`` object at its end."""
-        self._push(whole)
+    def message(self, deltas: list[TokenDelta]) -> dict[str, Any]:
+        """The ``message`` object at its end; there is one choice."""
+        self._push(*deltas)
         return {**self._head, "content": self._blocks.content, **self._stop(), "usage": self._usage()}
 
     async def frames(self) -> AsyncIterator[bytes]:

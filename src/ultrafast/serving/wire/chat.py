@@ -5,14 +5,14 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ultrafast.engine.stream import StreamCancelled
 from ultrafast.errors import RequestError
-from ultrafast.serving.errors import error_body, json_response
+from ultrafast.serving.errors import error_body
 from ultrafast.serving.generate import loop_of, run
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.body import decode, read_body
 from ultrafast.serving.wire.chat_answer import ChatAnswer
 from ultrafast.serving.wire.chat_request import DECODER, job
+from ultrafast.serving.wire.whole import whole_answer
 
 
 async def create_chat_completion(request: Request) -> Response:
@@ -26,12 +26,7 @@ async def create_chat_completion(request: Request) -> Response:
     answer = ChatAnswer(loop, ask, running)
     if ask.stream:
         return sse.EventStream(answer.frames(), running=running, on_error=error_frame)
-    try:
-        async with sse.cancelled_with_client(request.receive, running.streams):
-            deltas = [await stream.result() for stream in running.streams]
-    except StreamCancelled:
-        return Response(status_code=499)  # nobody reads it
-    return json_response(answer.completion(deltas), headers=running.headers)
+    return await whole_answer(request, running, answer.completion)
 
 
 def error_frame(error: RequestError) -> bytes:

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ultrafast.engine.loop import EngineLoop
-from ultrafast.engine.stream import StreamCancelled, flushes
-from ultrafast.serving.errors import json_response
+from ultrafast.engine.stream import flushes
 from ultrafast.serving.generate import Running, loop_of, run
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.body import decode, read_body
@@ -20,6 +19,7 @@ from ultrafast.serving.wire.chat import error_frame
 from ultrafast.serving.wire.chat_answer import fingerprint, usage_object
 from ultrafast.serving.wire.completion_logprobs import CompletionLogprobs, Tokenizer
 from ultrafast.serving.wire.completions_request import DECODER, CompletionRequest, Prompt, jobs, prompts_of
+from ultrafast.serving.wire.whole import whole_answer
 from ultrafast.types import TokenDelta
 
 
@@ -40,12 +40,7 @@ async def create_completion(request: Request) -> Response:
     answer = CompletionAnswer(loop, ask, prompts, running)
     if ask.stream:
         return sse.EventStream(answer.frames(), running=running, on_error=error_frame)
-    try:
-        async with sse.cancelled_with_client(request.receive, running.streams):
-            deltas = [await stream.result() for stream in running.streams]
-    except StreamCancelled:
-        return Response(status_code=499)  # nobody reads it
-    return json_response(answer.completion(deltas), headers=running.headers)
+    return await whole_answer(request, running, answer.completion)
 
 
 class CompletionAnswer:

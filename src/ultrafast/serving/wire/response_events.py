@@ -36,7 +36,6 @@ class OutputWriter:
     """
 
     def __init__(self, event: EventMaker, vocabulary: Vocabulary, call_of: Callable[[str], dict[str, str]]) -> None:
-        self.reasoning_tokens = 0
         self._event = event
         self._vocabulary = vocabulary
         self._call_of = call_of
@@ -66,7 +65,6 @@ class OutputWriter:
                 case CallEnd():
                     events += self.close("completed")
                 case AnswerEnd():
-                    self.reasoning_tokens = piece.reasoning_tokens
                     return events, piece
         return events, None
 
