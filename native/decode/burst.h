@@ -33,9 +33,9 @@ class Decoder {
   Decoder(std::unique_ptr<Forward> forward, const KernelTable& kernels, Workers& workers, int vocab_size, int max_rows, int max_logits);
 
   // Runs steps until the limits, an interrupt, the end of every sequence, or the first news of any, be it an output token or the
-  // end of a prompt without output: that should reach its client at once. Each step computes up to prefill_chunk pending tokens of every entry and samples where
-  // the last token was computed; where it drafts, it may sample several tokens. The chunks together must not exceed max_rows,
-  // nor the entries max_logits. Returns the number of steps finished.
+  // end of a prompt without output: that should reach its client at once. Each step computes up to prefill_chunk pending tokens
+  // of every entry and samples where the last token was computed; where it drafts, it may sample several tokens. The chunks
+  // together must not exceed max_rows, nor the entries max_logits. Returns the number of steps finished.
   // The lane must not be suspended; if it is afterwards, its entries must stay as they are until `resume` has finished the step.
   int run(Lane lane, const std::vector<BurstEntry>& entries, const BurstLimits& limits);
   // Goes on where a suspended lane stopped, like `run` from there.

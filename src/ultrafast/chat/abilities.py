@@ -24,7 +24,7 @@ class Render(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What `messages.fit` need not do for a template. The defaults are those of a plain one, which writes down any
+    """What `fit` need not do for a template. The defaults are those of a plain one, which writes down any
     role and content.
 
     Attributes:
