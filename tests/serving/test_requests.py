@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.asgi import Answer, client_of
+from support.asgi import Answer, broken_in_mid_stream, client_of
 from support.scripted_engine import ByteTokenizer, ScriptedEngine, text_of
 from ultrafast.engine.tiers import TIERS
 from ultrafast.errors import RequestError
@@ -407,22 +407,8 @@ def test_a_response_repeats_its_request() -> None:
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
 def test_a_failure_in_mid_stream_is_told_in_the_stream(path: str) -> None:
-    async def main() -> Answer:
-        engine = ScriptedEngine(paced=True)
-        async with asyncio.timeout(20), client_of(engine) as client:
-
-            async def break_it(chunk: bytes) -> None:
-                if b"delta" in chunk:
-                    engine.fail_next = RuntimeError("boom")
-                    engine.allow(None)
-
-            engine.allow(2)
-            body = (chat if path == CHAT else responses)(stream=True, max_tokens=60, max_output_tokens=60)
-            return await client.post(path, body, on_body=break_it)
-
-    answer = asyncio.run(main())
-    events = answer.events()
-    assert b"boom" not in answer.body
+    body = (chat if path == CHAT else responses)(stream=True, max_tokens=60, max_output_tokens=60)
+    events = asyncio.run(broken_in_mid_stream(ScriptedEngine(paced=True), path, body, b"delta")).events()
     if path == CHAT:
         assert events[-1][1]["error"]["code"] == "server_error"
     else:

@@ -130,3 +130,18 @@ async def client_of(*engines: Any, **options: Any) -> AsyncIterator[Client]:
     app = create_app([EngineLoop(engine) for engine in engines], **options)
     async with app.router.lifespan_context(app):
         yield Client(app)
+
+
+async def broken_in_mid_stream(engine: Any, path: str, body: Any, mark: bytes) -> Answer:
+    """The answer of an engine, a paced one, that fails ("boom") once a piece of the answer with ``mark`` is out."""
+    async with asyncio.timeout(30), client_of(engine) as client:
+
+        async def break_it(chunk: bytes) -> None:
+            if mark in chunk:
+                engine.fail_next = RuntimeError("boom")
+                engine.allow(None)
+
+        engine.allow(2)
+        answer = await client.post(path, body, on_body=break_it)
+    assert b"boom" not in answer.body
+    return answer
