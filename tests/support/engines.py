@@ -17,4 +17,4 @@ def assert_idle(engine: Engine) -> None:
     assert (stats["running"], stats["waiting"]) == (0, 0)
     assert stats["free_blocks"] + stats["cached_blocks"] == stats["num_blocks"]
     assert not engine.has_work
-    assert not engine._mailboxes
+    assert engine._callers.count == 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from ultrafast.chat.plan import ChatFormat
 from ultrafast.engine import memory
 from ultrafast.engine.blocks import BlockPool
+from ultrafast.engine.callers import Callers
 from ultrafast.engine.grammar import Grammars
 from ultrafast.engine.lanes import LaneClock, Turn
 from ultrafast.engine.limits import check_prompt, check_request, resolve_max_tokens
@@ -41,7 +41,7 @@ from ultrafast.engine.prefix_cache import PrefixCache
 from ultrafast.engine.prompt import encode_prompt
 from ultrafast.engine.prompt import token_ids as as_token_ids
 from ultrafast.engine.scheduler import Burst, Scheduler
-from ultrafast.engine.sequence import Sequence, as_logprobs
+from ultrafast.engine.sequence import Sequence
 from ultrafast.engine.status import ModelStatus
 from ultrafast.engine.tiers import DEFAULT, DEFAULT_TIERS, ULTRAFAST, Tiers
 from ultrafast.engine.topology import default_threads, detect
@@ -137,7 +137,7 @@ class Engine:
         self._paces = {lane: PrefillPace(chunk, _MAX_ROWS) for lane in Lane}
         self.meter = Meter(tiers)
         self._lock = threading.RLock()  # the scheduler and native sequences
-        self._mailboxes: dict[Sequence, deque[TokenDelta | RequestError]] = {}  # of streams; `add` has none
+        self._callers = Callers(self, self._lock)
         self._closed = False
 
     # ---- ask and receive ----------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class Engine:
         texts: list[str] = []
         logprobs: list[TokenLogprob] = []
         prompt_logprobs: list[TokenLogprob] = []
-        sequence = self._begin(self._request(prompt, params))
-        for delta in self._deltas(sequence):
+        sequence = self._callers.begin(self._request(prompt, params))
+        for delta in self._callers.deltas(sequence):
             texts.append(delta.text)
             token_ids.extend(delta.token_ids)
             logprobs.extend(delta.logprobs or ())
@@ -452,41 +452,23 @@ class Engine:
                 continue  # cancelled while its step was suspended
             if delta := self._take_delta(sequence, now):
                 outcome.append((sequence, delta))
-            if sequence.finish_reason is None and (error := sequence.native.take_error()):
+            if sequence.finish_reason is None and (error := sequence.take_error()):
                 self._finish(sequence, FinishReason.CANCELLED)
-                outcome.append((sequence, _constraint_failed(error)))
+                outcome.append((sequence, error))
         return outcome
 
     def _take_delta(self, sequence: Sequence, now: float) -> TokenDelta | None:
         """What the last burst added to a sequence, which ends here if it has an end."""
-        token_ids, native_logprobs = sequence.native.handle.take()
-        finish_reason = sequence.native.finish_reason
-        if not token_ids and finish_reason is None:
+        delta = sequence.take_delta()
+        if delta is None:
             return None
-        prompt_logprobs = None
         if sequence.timings.first_token == 0.0:
             sequence.timings.first_token = now
             self._scheduler.share_prompt(sequence)
-            prompt_logprobs = sequence.take_prompt_logprobs()
-        if finish_reason is FinishReason.STOP:
-            token_ids.pop()  # the end-of-generation token: a signal, not output
-        pushed = sequence.detokenizer.push(token_ids)
-        token_ids = token_ids[: pushed.num_tokens]
-        text = pushed.text
-        if pushed.stopped:
-            finish_reason = FinishReason.STOP
-        elif finish_reason is not None:
-            text += sequence.detokenizer.flush()
-            if sequence.detokenizer.stop is not None:
-                finish_reason = FinishReason.STOP
-        sequence.num_output += len(token_ids)
-        self.meter.tokens(sequence.tier, len(token_ids), now)
-        logprobs = None
-        if sequence.request.params.logprobs is not None:
-            logprobs = as_logprobs(token_ids, native_logprobs)
-        if finish_reason is not None:
-            self._finish(sequence, finish_reason)
-        return TokenDelta(text, token_ids, logprobs, finish_reason, sequence.detokenizer.stop, prompt_logprobs)
+        self.meter.tokens(sequence.tier, len(delta.token_ids), now)
+        if delta.finish_reason is not None:
+            self._finish(sequence, delta.finish_reason)
+        return delta
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> None:
         sequence.finish_reason = reason
@@ -515,8 +497,6 @@ class Engine:
     def _block_bytes(self) -> int:
         return memory.kv_block_bytes(self.shape, isa=self.isa)
 
-    # ---- streams over steps ---------------------------------------------------------------------------------
-
     def _request(self, prompt: Prompt, params: dict[str, Any]) -> GenerateRequest:
         given = {name: value for name, value in params.items() if value is not None}  # None: the default
         service = ("tier", "prediction", "cache_salt", "grammar", "prompt_logprobs")
@@ -530,36 +510,8 @@ class Engine:
             how["prediction"] = self.tokenizer.encode(how["prediction"])
         return GenerateRequest(self.encode_prompt(prompt), SamplingParams(**given), **how)
 
-    def _begin(self, request: GenerateRequest) -> Sequence:
-        with self._lock:  # held throughout, or another thread's step could bring a delta before the mailbox is there
-            sequence = self.add(request)
-            self._mailboxes[sequence] = deque()
-        return sequence
-
     def _stream(self, request: GenerateRequest) -> Iterator[TokenDelta]:
-        yield from self._deltas(self._begin(request))
-
-    def _deltas(self, sequence: Sequence) -> Iterator[TokenDelta]:
-        mailbox = self._mailboxes[sequence]
-        try:
-            while True:
-                with self._lock:
-                    while not mailbox:
-                        if sequence.finish_reason is not None:
-                            return  # cancelled by close()
-                        for other, item in self.step():
-                            if other in self._mailboxes:
-                                self._mailboxes[other].append(item)
-                    item = mailbox.popleft()
-                if isinstance(item, RequestError):
-                    raise item
-                yield item
-                if item.finish_reason is not None:
-                    return
-        finally:
-            with self._lock:
-                self._mailboxes.pop(sequence, None)
-                self.cancel(sequence)
+        yield from self._callers.deltas(self._callers.begin(request))
 
     def _require_open(self) -> None:
         if self._closed:
@@ -573,16 +525,6 @@ def _open_draft(name: str | Path | None) -> Iterator[tuple[GgufFile, ModelShape]
         return
     with GgufFile(fetch.resolve(str(name))) as file:
         yield file, ModelShape.from_gguf(file)
-
-
-def _constraint_failed(error: Exception) -> RequestError:
-    if isinstance(error, RequestError):
-        return error
-    failure = RequestError(
-        f"The grammar of the output failed: {error}", status=500, type="server_error", code="server_error"
-    )
-    failure.__cause__ = error
-    return failure
 
 
 def _positive(name: str, value: int | None, *, default: int, at_most: int) -> int:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from ultrafast.engine.native import KV_BLOCK, Lane, NativeSequence
 from ultrafast.engine.tiers import ULTRAFAST
+from ultrafast.errors import RequestError
 from ultrafast.models.detokenize import Detokenizer
-from ultrafast.types import FinishReason, GenerateRequest, Timings, TokenLogprob, Usage
+from ultrafast.types import FinishReason, GenerateRequest, Timings, TokenDelta, TokenLogprob, Usage
 
 
 @dataclass(eq=False, slots=True)
@@ -87,11 +88,44 @@ class Sequence:
         """Tokens to be computed before the next one comes."""
         return self.native.num_pending
 
-    def take_prompt_logprobs(self) -> list[TokenLogprob] | None:
-        """Of the prompt's second token and on, if they were asked for; once, when the prompt is computed."""
-        if self.request.prompt_logprobs is None:
+    def take_delta(self) -> TokenDelta | None:
+        """What came since the last time, with the finish reason if that was the last of it; None: nothing.
+
+        The log-probabilities of the prompt come with the first, where they were asked for.
+        """
+        token_ids, native_logprobs = self.native.handle.take()
+        finish_reason = self.native.finish_reason
+        if not token_ids and finish_reason is None:
             return None
-        return as_logprobs(self.request.prompt_ids[1:], self.native.handle.take_prompt_logprobs())
+        if finish_reason is FinishReason.STOP:
+            token_ids.pop()  # the end-of-generation token: a signal, not output
+        pushed = self.detokenizer.push(token_ids)
+        token_ids = token_ids[: pushed.num_tokens]
+        text = pushed.text
+        if finish_reason is not None and not pushed.stopped:
+            text += self.detokenizer.flush()
+        if self.detokenizer.stop is not None:
+            finish_reason = FinishReason.STOP
+        self.num_output += len(token_ids)
+        logprobs = None if self.request.params.logprobs is None else _as_logprobs(token_ids, native_logprobs)
+        return TokenDelta(text, token_ids, logprobs, finish_reason, self.detokenizer.stop, self._take_prompt_logprobs())
+
+    def take_error(self) -> RequestError | None:
+        """Why it failed, if it has; once."""
+        error = self.native.take_error()
+        if error is None or isinstance(error, RequestError):
+            return error
+        failure = RequestError(
+            f"The grammar of the output failed: {error}", status=500, type="server_error", code="server_error"
+        )
+        failure.__cause__ = error
+        return failure
+
+    def _take_prompt_logprobs(self) -> list[TokenLogprob] | None:
+        """Of the prompt's second token and on, once the prompt is computed."""
+        if self.request.prompt_logprobs is None or self.timings.first_token:
+            return None
+        return _as_logprobs(self.request.prompt_ids[1:], self.native.handle.take_prompt_logprobs())
 
     def begin(self, num_cached: int) -> None:
         """Start, or start again, on `blocks`, of which the first ``num_cached`` positions are computed."""
@@ -100,7 +134,7 @@ class Sequence:
             self.num_cached = num_cached
 
 
-def as_logprobs(token_ids: Seq[int], native: Seq[tuple[float, list[tuple[int, float]]]]) -> list[TokenLogprob]:
+def _as_logprobs(token_ids: Seq[int], native: Seq[tuple[float, list[tuple[int, float]]]]) -> list[TokenLogprob]:
     """What the native side says about tokens; it may say more, of those that a stop has cut off."""
     return [
         TokenLogprob(int(token), chosen, tuple(top)) for token, (chosen, top) in zip(token_ids, native, strict=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ultrafast.serving.wire.body import refuse, unsupported
+from ultrafast.serving.wire.body import refuse
 
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -32,8 +32,6 @@ def plain_message(role: str, content: Content | None, where: str) -> dict[str, s
     Raises:
         RequestError: 400 for a role or part that is not served, naming it.
     """
-    if role in ("tool", "function"):
-        raise unsupported(f"{where}.role", f"The role '{role}'")
     if role not in _ROLES:
         raise refuse(f"{where}.role", f"Invalid role {role[:64]!r}; accepted: {', '.join(_ROLES)}.")
     if content is None:
