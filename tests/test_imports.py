@@ -90,7 +90,7 @@ def test_python_imports(module: str) -> None:
         ("engine.engine", "from ultrafast.serving import app"),
         ("serving.wire.chat", "from ultrafast.models.gguf import GgufFile"),
         ("serving.wire.chat", "def f():\n    if TYPE_CHECKING:\n        from ...cli import main"),
-        ("bench.engine_speed", "from ultrafast.serving import app"),
+        ("bench.engine.speed", "from ultrafast.serving import app"),
         ("types", "from ultrafast.errors import ConfigError"),
     ],
 )

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from ultrafast.bench import engine_cases, engine_report, engine_speed
-from ultrafast.bench.engine_cases import Case, Timing
-from ultrafast.bench.engine_speed import Measurement
-from ultrafast.bench.limits import Demand
-from ultrafast.bench.process_memory import Memory
-from ultrafast.bench.samples import Samples
+from ultrafast.bench.engine import cases, report, speed
+from ultrafast.bench.engine.cases import Case, Timing
+from ultrafast.bench.engine.limits import Demand
+from ultrafast.bench.engine.process_memory import Memory
+from ultrafast.bench.engine.samples import Samples
+from ultrafast.bench.engine.speed import Measurement
 from ultrafast.engine import native
 from ultrafast.engine.engine import Engine
 from ultrafast.engine.native import Profile, ReadSpeed, StageTime
@@ -64,12 +64,12 @@ class TimedEngine:
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> TimedEngine:
     engine = TimedEngine()
-    monkeypatch.setattr(engine_cases.time, "perf_counter", lambda: engine.clock)
+    monkeypatch.setattr(cases.time, "perf_counter", lambda: engine.clock)
     return engine
 
 
 def test_a_case_alone(timed: TimedEngine) -> None:
-    timing = engine_cases.run(timed, Case(100, 10), random.Random(0), profile=True)  # type: ignore[arg-type]
+    timing = cases.run(timed, Case(100, 10), random.Random(0), profile=True)  # type: ignore[arg-type]
     assert (timing.prompt_s, timing.first_token_s) == (0.5, 0.5)
     assert timing.step_s == pytest.approx(0.1)
     assert timing.mean_context == pytest.approx(100 + 1 + 4.5)
@@ -79,7 +79,7 @@ def test_a_case_alone(timed: TimedEngine) -> None:
 
 
 def test_sequences_together_are_timed_once_all_decode(timed: TimedEngine) -> None:
-    timing = engine_cases.run(timed, Case(20, 7, sequences=4), random.Random(0))  # type: ignore[arg-type]
+    timing = cases.run(timed, Case(20, 7, sequences=4), random.Random(0))  # type: ignore[arg-type]
     assert timing.first_token_s == 0.5
     assert timing.step_s == pytest.approx(0.1)
     prompts = {tuple(sequence.request.prompt_ids) for sequence in timed.sequences}
@@ -89,18 +89,18 @@ def test_sequences_together_are_timed_once_all_decode(timed: TimedEngine) -> Non
 
 def test_a_prompt_alone_has_no_step(timed: TimedEngine) -> None:
     timed.step = lambda: vars(timed.sequences[0]).update(num_output=1, finish_reason="length")  # type: ignore[method-assign]
-    assert engine_cases.run(timed, Case(20, 1), random.Random(0)).step_s is None  # type: ignore[arg-type]
+    assert cases.run(timed, Case(20, 1), random.Random(0)).step_s is None  # type: ignore[arg-type]
 
 
 def test_the_plan_fits_the_context() -> None:
-    everything = engine_cases.plan(8192)
+    everything = cases.plan(8192)
     assert {case.context for case in everything} == {32, 64, 512, 2048, 4096, 8000}
     assert {case.sequences for case in everything} == {1, 2, 4, 8, 16, 32}
-    assert max(case.context for case in engine_cases.plan(8192, quick=True)) == 2048
+    assert max(case.context for case in cases.plan(8192, quick=True)) == 2048
     for limit in (16, 64, 600, 2048, 5000):
-        cases = engine_cases.plan(limit)
-        assert all(case.context + case.tokens <= limit for case in cases)
-        assert cases[0].tokens > 1
+        planned = cases.plan(limit)
+        assert all(case.context + case.tokens <= limit for case in planned)
+        assert planned[0].tokens > 1
 
 
 def test_shares_compare_the_same_round() -> None:
@@ -134,7 +134,7 @@ def load(tiny_model_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[],
         step_s = next(steps) / 100 if case.tokens > 1 else None
         return Timing(2.0, 2.5, step_s, case.context + 1.0, Profile(stages, 50) if profile else None)
 
-    monkeypatch.setattr(engine_speed.engine_cases, "run", run)
+    monkeypatch.setattr(speed.cases, "run", run)
     monkeypatch.setattr(native, "read_speed", lambda count, threads: ReadSpeed(count * 100.0, "2 streams"))
     monkeypatch.setattr(native, "matmul_speed", lambda **arguments: 1e9)
     monkeypatch.setattr(native, "attention_speed", lambda **arguments: 1e9)
@@ -162,7 +162,7 @@ def test_rounds_and_report(load: Callable[[], Engine]) -> None:
     assert len(result.load_s) == 3
     assert result.profile == Profile({"qkv": StageTime(0.75, 0.375), "sampling": StageTime(0.375, 0.0)}, 150)
 
-    document = json.loads(engine_report.to_json(result))
+    document = json.loads(report.to_json(result))
     figure = document["tokens_per_s"]["decode_context_64"]
     assert figure["median"] == pytest.approx(12.5)
     assert figure["limit_set_by"] == "bytes"
@@ -170,9 +170,9 @@ def test_rounds_and_report(load: Callable[[], Engine]) -> None:
     assert document["profile"]["stages_us"]["qkv"] == {"work": 5000.0, "wait": 2500.0}
     assert document["profile"]["python_us"] == pytest.approx(document["profile"]["step_us"] - 10_000)
 
-    lines = {line[:22].strip(): line[22:].split() for line in engine_report.report(result).splitlines()}
+    lines = {line[:22].strip(): line[22:].split() for line in report.report(result).splitlines()}
     assert lines["decode at 64"][:5] == ["12", "(7", "to", "100)", f"{alone.by_bytes[0]:.0f}"]
-    assert f"decode at 64 runs at {12.5 / alone.by_bytes[0]:.2f} of the speed" in engine_report.report(result)
+    assert f"decode at 64 runs at {12.5 / alone.by_bytes[0]:.2f} of the speed" in report.report(result)
     assert lines["qkv"] == ["5,000.0", "2,500.0"]
     assert lines["first token after 64"] == ["2,500.0", "(2,500.0", "to", "2,500.0)", "ms"]
 
@@ -188,8 +188,8 @@ def test_an_interrupt_leaves_what_was_measured(load: Callable[[], Engine]) -> No
     assert measurement.result is not None
     assert not measurement.result.complete
     assert list(measurement.result.figures) == ["prompt_64", "decode_context_64", "decode_sequences_2"]
-    assert "interrupted" in engine_report.report(measurement.result)
-    document = json.loads(engine_report.to_json(measurement.result))
+    assert "interrupted" in report.report(measurement.result)
+    document = json.loads(report.to_json(measurement.result))
     assert (document["complete"], document["load_s"], document["profile"]) == (False, None, None)
 
 

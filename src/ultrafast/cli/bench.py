@@ -41,8 +41,8 @@ def engine(
 
     Example: ultrafast bench engine --threads 2 --profile --json engine.json
     """
-    from ultrafast.bench import engine_report
-    from ultrafast.bench.engine_speed import Measurement
+    from ultrafast.bench.engine import report
+    from ultrafast.bench.engine.speed import Measurement
     from ultrafast.cli.progress import ensure_on_disk, step_bar
     from ultrafast.engine.engine import Engine
 
@@ -61,8 +61,8 @@ def engine(
             if measurement.result is None:
                 raise
     assert measurement.result
-    print(engine_report.report(measurement.result))
+    print(report.report(measurement.result))
     if json_file:
-        json_file.write(engine_report.to_json(measurement.result))
+        json_file.write(report.to_json(measurement.result))
     if not measurement.result.complete:
         raise typer.Exit(130)

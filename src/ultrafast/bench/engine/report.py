@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from ultrafast.bench.engine_speed import EngineSpeed, Figure
-from ultrafast.bench.process_memory import Memory
-from ultrafast.bench.samples import Samples
+from ultrafast.bench.engine.process_memory import Memory
+from ultrafast.bench.engine.samples import Samples
+from ultrafast.bench.engine.speed import EngineSpeed, Figure
 
 
 def report(result: EngineSpeed) -> str:

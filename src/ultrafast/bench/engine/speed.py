@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ultrafast.bench import engine_cases
-from ultrafast.bench.engine_cases import Case, Timing
-from ultrafast.bench.limits import Bound, Demand, MachineSpeed, Work
-from ultrafast.bench.process_memory import Memory, resident_bytes
-from ultrafast.bench.samples import Samples
+from ultrafast.bench.engine import cases
+from ultrafast.bench.engine.cases import Case, Timing
+from ultrafast.bench.engine.limits import Bound, Demand, MachineSpeed, Work
+from ultrafast.bench.engine.process_memory import Memory, resident_bytes
+from ultrafast.bench.engine.samples import Samples
 from ultrafast.engine import memory, native, topology
 from ultrafast.engine.native import Profile, StageTime
 
@@ -112,12 +112,12 @@ class Measurement:
             self.result = EngineSpeed(
                 engine.model_id, topology.detect().cpu_model, engine.isa, engine.threads, engine.weight_bytes
             )
-            cases = engine_cases.plan(engine.max_context, quick=self._quick)
-            rounds = [[case for case in cases if number % case.every == 0] for number in range(self._repeats)]
+            planned = cases.plan(engine.max_context, quick=self._quick)
+            rounds = [[case for case in planned if number % case.every == 0] for number in range(self._repeats)]
             self._total = 2 + sum(map(len, rounds)) + self._repeats * (1 + self._profile)
             self._look_at_memory(engine, before_load)
             for in_round in rounds:
-                self._round(engine, self.result, in_round, shortest=cases[0])
+                self._round(engine, self.result, in_round, shortest=planned[0])
         self._time_loading(self.result)
         self.result.complete = True
 
@@ -137,7 +137,7 @@ class Measurement:
         self._step("warming up")
         loaded = resident_bytes()
         context = min(_MEMORY_CONTEXT, engine.max_context - 2)
-        with engine_cases.held(engine, context, self._random_ids):
+        with cases.held(engine, context, self._random_ids):
             stats = engine.stats()
             kv_blocks = stats["num_blocks"] - stats["free_blocks"]
             in_use = resident_bytes()
@@ -151,18 +151,18 @@ class Measurement:
                 context=context,
             )
 
-    def _round(self, engine: Engine, result: EngineSpeed, cases: list[Case], *, shortest: Case) -> None:
+    def _round(self, engine: Engine, result: EngineSpeed, planned: list[Case], *, shortest: Case) -> None:
         self._step("reading memory")
         demand, machine = Demand(engine), MachineSpeed(engine)
         result.read_bytes_per_s.append(machine.read.bytes_per_s)
         result.read_methods[machine.read.method] += 1
-        for case in cases:
+        for case in planned:
             self._step(case.name)
-            timing = engine_cases.run(engine, case, self._random_ids)
+            timing = cases.run(engine, case, self._random_ids)
             _record(result, case, timing, demand, machine)
         if self._profile:
             self._step("profile")
-            timing = engine_cases.run(engine, shortest, self._random_ids, profile=True)
+            timing = cases.run(engine, shortest, self._random_ids, profile=True)
             assert timing.profile is not None
             assert timing.step_s is not None
             result.profile_s += timing.step_s * timing.profile.steps
