@@ -1,0 +1,136 @@
+"""What a run does, in which order: cells, and the segments that they are measured in, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+
+from ultrafast.bench.load.arrivals import ClosedLoop, Load, Replay
+from ultrafast.bench.load.traces import TraceCall
+from ultrafast.errors import ConfigError
+
+MAX_ROUNDS = 5  # more make segments short, and their first and last calls run under less than the load
+ENDLESS = 1_000_000  # calls of a segment that only time ends
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination that is measured and reported by itself.
+
+    Attributes:
+        prompt_tokens, output_tokens: of each call; ``None``: as the trace has it.
+    """
+
+    tier: str | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    load: Load
+
+    @property
+    def name(self) -> str:
+        lengths = "" if self.prompt_tokens is None else f" · {self.prompt_tokens:,} in, {self.output_tokens:,} out"
+        return f"{self.tier or 'no tier asked'}{lengths} · {self.load.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One call to make: its number (unique in the run), its start in the segment (``None``: when there is room)."""
+
+    number: int
+    start_s: float | None
+    prompt_tokens: int
+    output_tokens: int
+    blocks: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of time in which one cell is measured, between others.
+
+    Attributes:
+        cell: its place among the cells.
+        calls: how many to make, at most.
+        duration_s: no call starts later than this; those under way are waited for.
+        first_number: of its calls.
+    """
+
+    cell: int
+    round: int
+    calls: int
+    duration_s: float | None
+    first_number: int
+
+
+def cells(
+    tiers: Sequence[str | None],
+    prompt_tokens: Sequence[int | None],
+    output_tokens: Sequence[int | None],
+    loads: Sequence[Load],
+) -> list[Cell]:
+    """All combinations."""
+    return [
+        Cell(tier, prompt, output, load)
+        for prompt, output, load, tier in product(prompt_tokens, output_tokens, loads, tiers)
+    ]
+
+
+def segments(
+    cells: Sequence[Cell], *, calls: int | None, duration_s: float | None, seed: int, rounds: int = MAX_ROUNDS
+) -> list[Segment]:
+    """Each round measures every cell, in a new order, so that what changes with time meets all of them alike.
+
+    A cell with many calls in flight gets fewer rounds: each then has three times as many calls as are in flight, for
+    at the ends of a segment the load is less. A trace is replayed as one piece.
+
+    Args:
+        calls, duration_s: of each cell, over all rounds; at least one of them.
+    """
+    if calls is None and duration_s is None:
+        raise ConfigError("a run needs an end: a number of calls, or a time")
+    random, number, found = Random(seed), 0, []
+    plans = [_rounds_of(cell, calls, rounds) for cell in cells]
+    for turn in range(max(plans)):
+        order = [place for place, count in enumerate(plans) if turn < count]
+        random.shuffle(order)
+        for place in order:
+            count = plans[place]
+            part = ENDLESS if calls is None else calls * (turn + 1) // count - calls * turn // count
+            found.append(Segment(place, turn, part, duration_s and duration_s / count, number))
+            number += part
+    return found
+
+
+def _rounds_of(cell: Cell, calls: int | None, rounds: int) -> int:
+    if isinstance(cell.load, Replay):
+        return 1
+    at_least = 3 * cell.load.in_flight if isinstance(cell.load, ClosedLoop) else 10
+    return max(1, min(rounds, (calls or ENDLESS) // at_least))
+
+
+def wanted(
+    segment: Segment, cell: Cell, seed: int, trace: Sequence[TraceCall] = (), *, worker: int = 0, workers: int = 1
+) -> Iterator[Wanted]:
+    """The calls of a segment that one of several workers makes."""
+    if isinstance(cell.load, ClosedLoop):
+        for index in range(worker, segment.calls, workers):
+            yield Wanted(segment.first_number + index, None, cell.prompt_tokens or 1, cell.output_tokens or 1)
+        return
+    limit = segment.calls
+    if isinstance(cell.load, Replay):
+        limit = min(limit, len(trace))
+    elif segment.duration_s is not None:
+        limit = min(limit, 16 + int(segment.duration_s * cell.load.rate * 2))  # more than start in that time
+    for index, start_s in enumerate(cell.load.starts(limit, seed + 7919 * segment.round)):
+        if segment.duration_s is not None and start_s > segment.duration_s:
+            return
+        if index % workers == worker:
+            of_trace = trace[index] if trace else None
+            yield Wanted(
+                segment.first_number + index,
+                start_s,
+                of_trace.prompt_tokens if of_trace else cell.prompt_tokens or 1,
+                of_trace.output_tokens if of_trace else cell.output_tokens or 1,
+                of_trace.blocks if of_trace else (),
+            )
