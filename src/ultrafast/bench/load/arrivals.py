@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from ultrafast.bench.load.traces import Trace
 from ultrafast.errors import ConfigError
 
 Spread = Literal["poisson", "constant"]
@@ -71,10 +71,9 @@ class OpenLoop:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The starts of a trace, with its time stretched (`time_scale` above 1) or pressed together."""
+    """The starts and lengths of a trace, with its time stretched (`time_scale` above 1) or pressed together."""
 
-    name_of_trace: str
-    starts_s: Sequence[float]
+    trace: Trace
     time_scale: float = 1.0
     in_flight_limit: int | None = None
 
@@ -86,11 +85,11 @@ class Replay:
     def name(self) -> str:
         scale = f", time × {self.time_scale:g}" if self.time_scale != 1 else ""
         limit = f", at most {self.in_flight_limit} in flight" if self.in_flight_limit else ""
-        return f"trace {self.name_of_trace}{scale}{limit}"
+        return f"trace {self.trace.name}{scale}{limit}"
 
     def starts(self, calls: int, seed: int) -> list[float]:
         """Intended starts in seconds, ascending; a trace has no chance in it."""
-        return [start * self.time_scale for start in self.starts_s[:calls]]
+        return [call.start_s * self.time_scale for call in self.trace.calls[:calls]]
 
 
 Load = ClosedLoop | OpenLoop | Replay

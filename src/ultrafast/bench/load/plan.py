@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, repeat
 from random import Random
 
-from ultrafast.bench.load.arrivals import ClosedLoop, Load, Replay
-from ultrafast.bench.load.traces import TraceCall
+from ultrafast.bench.load.arrivals import ClosedLoop, Load, OpenLoop, Replay
 from ultrafast.errors import ConfigError
 
 MAX_ROUNDS = 5  # more make segments short, and their first and last calls run under less than the load
@@ -109,28 +109,30 @@ def _rounds_of(cell: Cell, calls: int | None, rounds: int) -> int:
     return max(1, min(rounds, (calls or ENDLESS) // at_least))
 
 
-def wanted(
-    segment: Segment, cell: Cell, seed: int, trace: Sequence[TraceCall] = (), *, worker: int = 0, workers: int = 1
-) -> Iterator[Wanted]:
+def wanted(segment: Segment, cell: Cell, seed: int, *, worker: int = 0, workers: int = 1) -> Iterator[Wanted]:
     """The calls of a segment that one of several workers makes."""
-    if isinstance(cell.load, ClosedLoop):
-        for index in range(worker, segment.calls, workers):
-            yield Wanted(segment.first_number + index, None, cell.prompt_tokens or 1, cell.output_tokens or 1)
-        return
-    limit = segment.calls
-    if isinstance(cell.load, Replay):
-        limit = min(limit, len(trace))
-    elif segment.duration_s is not None:
-        limit = min(limit, 16 + int(segment.duration_s * cell.load.rate * 2))  # more than start in that time
-    for index, start_s in enumerate(cell.load.starts(limit, seed + 7919 * segment.round)):
-        if segment.duration_s is not None and start_s > segment.duration_s:
+    load = cell.load
+    if isinstance(load, ClosedLoop):
+        starts: Iterable[float | None] = repeat(None, segment.calls)
+    else:
+        starts = load.starts(_at_most(segment, load), seed + 7919 * segment.round)
+    for index, start_s in enumerate(starts):
+        if start_s is not None and segment.duration_s is not None and start_s > segment.duration_s:
             return
         if index % workers == worker:
-            of_trace = trace[index] if trace else None
-            yield Wanted(
-                segment.first_number + index,
-                start_s,
-                of_trace.prompt_tokens if of_trace else cell.prompt_tokens or 1,
-                of_trace.output_tokens if of_trace else cell.output_tokens or 1,
-                of_trace.blocks if of_trace else (),
-            )
+            number = segment.first_number + index
+            if isinstance(load, Replay):
+                of = load.trace.calls[index]
+                yield Wanted(number, start_s, of.prompt_tokens, of.output_tokens, of.blocks)
+            else:
+                yield Wanted(number, start_s, cell.prompt_tokens or 1, cell.output_tokens or 1)
+
+
+def _at_most(segment: Segment, load: OpenLoop | Replay) -> int:
+    """So many starts that those within the segment's time are among them."""
+    if isinstance(load, Replay):
+        return min(segment.calls, len(load.trace.calls))
+    if segment.duration_s is None:
+        return segment.calls
+    expected = segment.duration_s * load.rate
+    return min(segment.calls, math.ceil(expected + 6 * math.sqrt(expected) + 10))
