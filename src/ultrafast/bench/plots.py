@@ -19,6 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import ArrayLike
 
+from ultrafast.bench.page import legible
 from ultrafast.bench.statistics import Estimate
 from ultrafast.bench.svg import GRID, INK, SOFT, Inks, drawing, to_svg
 
@@ -73,7 +74,7 @@ def lines(curves: Sequence[Line], *, x: str, y: str, log_x: bool = False, log_y:
             axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         if log_x:  # what was chosen to be measured, rather than powers of ten
             _ticks_at(axes, [value for curve in curves for value in curve.x])
-        axes.set(xlabel=x, ylabel=y)
+        axes.set(xlabel=legible(x), ylabel=legible(y))
         names = [curve.name for curve in curves]
         _legend(figure, handles, names)
         return to_svg(figure, f"{y} over {x}: {', '.join(names)}")
@@ -96,7 +97,7 @@ def distribution(samples: Mapping[str, ArrayLike], *, x: str, log_x: bool = Fals
         _scale(axes, log_x, False)
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-        axes.set(xlabel=x, ylabel="share at or below")
+        axes.set(xlabel=legible(x), ylabel="share at or below")
         _legend(figure, handles, list(samples))
         return to_svg(figure, f"Distribution of {x}: {', '.join(samples)}")
 
@@ -121,7 +122,7 @@ def bars(groups: Mapping[str, Mapping[str, Estimate]], *, x: str, log_x: bool = 
         axes.set_yticks(centres, [_short(name) for name in groups])
         axes.tick_params(axis="y", length=0, colors=INK)
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(x)
+        axes.set_xlabel(legible(x))
         handles = [Patch(facecolor=colour, alpha=_opacity(nth)) for colour, nth in styles.values()]
         _legend(figure, handles, names)
         return to_svg(figure, f"{x}, by {', '.join(groups)}: {', '.join(names)}")
@@ -211,7 +212,7 @@ def _legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str]) -> 
 
 
 def _short(name: str) -> str:
-    name = " ".join(name.split())
+    name = legible(name)
     return name if len(name) <= 44 else name[:43] + "…"
 
 
