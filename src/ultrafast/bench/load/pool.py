@@ -78,8 +78,8 @@ class Pool:
                 is_stopped = True
                 for pipe in busy:
                     pipe.send(STOP)
-            for pipe in wait(busy, _LOOK_S):
-                assert isinstance(pipe, Connection)
+            ready = wait(busy, _LOOK_S)
+            for pipe in [pipe for pipe in busy if pipe in ready]:
                 news = _receive(pipe)
                 if isinstance(news, Ended):
                     on_ended(news)

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from ultrafast.bench.client.call import Call
 from ultrafast.bench.client.clock import RunClock
@@ -39,6 +40,7 @@ class Setup:
         calls, duration_s: of each cell; at least one of them.
         warm_up: calls before each cell's first segment; ``None``: as many as are in flight.
         shared_tokens: what all prompts begin with alike.
+        tokenizer: a ``tokenizer.json`` to recount answers with.
         workers: processes; ``None``: as many as the rate of events wants.
     """
 
@@ -51,6 +53,7 @@ class Setup:
     warm_up: int | None = None
     shared_tokens: int = 0
     timeout_s: float = 600.0
+    tokenizer: Path | None = None
     workers: int | None = None
 
 
@@ -195,7 +198,7 @@ class _Run:
         setup = self._setup
         writer = Writer(setup.category, self._gauges[cell.tier], setup.sampling.seed, setup.shared_tokens)
         endpoint = setup.endpoints[cell.tier]
-        order = Order(segment, cell, endpoint, writer, setup.sampling, phase, 0.0, setup.timeout_s)
+        order = Order(segment, cell, endpoint, writer, setup.sampling, phase, setup.timeout_s, setup.tokenizer)
         report = self._pool.run(order, self._interrupts, on_ended)
         for call in report.calls:
             self._on_call(call)

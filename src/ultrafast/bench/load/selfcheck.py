@@ -69,7 +69,6 @@ def check(pool: Pool, clock: RunClock, interrupts: Interrupts, *, streams: int, 
             writer=Writer("prose", Gauge()),
             sampling=Sampling(),
             phase="check",
-            begins_s=0.0,
             timeout_s=60.0,
         )
         report = pool.run(order, interrupts)
@@ -93,8 +92,7 @@ def doubts(lags: Mapping[str, Lag], figures_s: Mapping[str, float]) -> list[str]
             continue
         for name, figure_s in figures_s.items():
             if lag.p99 > SHARE * figure_s:
-                found.append(
-                    f"{what}: p99 is {lag.p99 * 1e3:.1f} ms, more than {SHARE:.0%} of the {name}, {figure_s * 1e3:.1f} ms"
-                )
+                share = f"{SHARE:.0%} of the {name}, {figure_s * 1e3:.1f} ms"
+                found.append(f"{what}: p99 is {lag.p99 * 1e3:.1f} ms, more than {share}")
                 break
     return found

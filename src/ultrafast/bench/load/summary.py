@@ -33,10 +33,12 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """US dollars, at the prices of the tier that was asked for."""
+    """US dollars, at the prices of the tier that was asked for; or, `is_relative`, millions of tokens of the server's
+    default tier that cost as much."""
 
     total: float
     per_call: float
+    is_relative: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def _cost(calls: Sequence[Call], price: Price) -> Money:
         return (fresh * price.input + cached * cached_price + (call.output_tokens or 0) * price.output) / 1e6
 
     total = sum(map(of, calls))
-    return Money(total, total / len(calls) if calls else math.nan)
+    return Money(total, total / len(calls) if calls else math.nan, price.is_relative)
 
 
 def _error_of(call: Call) -> str:

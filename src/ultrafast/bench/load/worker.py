@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from ultrafast.bench.client.call import Ask, Call
@@ -23,6 +24,7 @@ from ultrafast.bench.load.arrivals import ClosedLoop
 from ultrafast.bench.load.lag import LoopLag
 from ultrafast.bench.load.plan import Cell, Segment, Wanted, wanted
 from ultrafast.bench.load.prompts import Writer
+from ultrafast.bench.load.recount import counter
 
 STOP = "stop"
 _SPIN_S = 0.0015  # timers of event loops are exact to a millisecond: the rest of a wait is spent looking at the clock
@@ -30,10 +32,15 @@ _SPIN_S = 0.0015  # timers of event loops are exact to a millisecond: the rest o
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What is sent with every call, beside prompt and length."""
+    """What is sent with every call, beside prompt and length.
+
+    Attributes:
+        seed: of the whole run: prompts, arrivals, and what is sent where `sends_seed`.
+    """
 
     temperature: float | None = None
     seed: int = 0
+    sends_seed: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -52,8 +59,9 @@ class Order:
     writer: Writer
     sampling: Sampling
     phase: str
-    begins_s: float
     timeout_s: float
+    tokenizer: Path | None = None
+    begins_s: float = 0.0
     worker: int = 0
     workers: int = 1
 
@@ -151,7 +159,9 @@ class Clients:
         idle = self._idle.setdefault(self._key(order), [])
         if idle:
             return idle.pop() if order.endpoint.api == "socket" else idle[0]
-        client = await self._stack.enter_async_context(Client(order.endpoint, self.clock, timeout_s=order.timeout_s))
+        count = counter(order.tokenizer) if order.tokenizer else None
+        client = Client(order.endpoint, self.clock, timeout_s=order.timeout_s, count=count)
+        await self._stack.enter_async_context(client)
         if order.endpoint.api != "socket":
             idle.append(client)
         return client
@@ -239,7 +249,7 @@ class _Work:
             order.writer.prompt(want.number, want.prompt_tokens, want.blocks),
             max_tokens=want.output_tokens,
             temperature=order.sampling.temperature,
-            seed=order.sampling.seed + want.number,
+            seed=order.sampling.seed + want.number if order.sampling.sends_seed else None,
             extra=order.sampling.extra,
             tags={
                 "phase": order.phase,
