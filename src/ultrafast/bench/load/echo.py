@@ -70,8 +70,8 @@ class EchoServer:
                     writer.write(_chunk(_EVENT % f"{self._clock.now():{_WIDTH}.9f}"))
                 writer.write(_chunk(_LAST % (self._events, self._events + 1)) + b"0\r\n\r\n")
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has left
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client has left, or we do: nobody waits for this task
         finally:
             writer.close()
 

@@ -72,10 +72,6 @@ class Writer:
         own = f"No. {self.seed}-{number}. {self._text(f'own {number}', length)}"
         return shared + own[: max(1, length - len(shared))] + end
 
-    def sized(self, number: int, characters: int) -> str:
-        """Of an exact length, to find out how many tokens that is."""
-        return f"No. {self.seed}-{number}. {self._text(f'own {number}', characters)}"[:characters]
-
     def _shared(self, blocks: Sequence[int], tokens: int) -> str:
         if not blocks:
             return self._text("shared", round(self.shared_tokens * self.gauge.characters))

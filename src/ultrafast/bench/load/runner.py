@@ -103,7 +103,7 @@ def run(setup: Setup, clock: RunClock, progress: Progress, on_call: Callable[[Ca
             clock,
             setup.category,
             seed=setup.sampling.seed,
-            tokens=max((cell.prompt_tokens or 0 for cell in setup.cells), default=0),
+            tokens=[_typical(cell)[0] for cell in setup.cells],
             timeout_s=setup.timeout_s,
         )
         for tier, endpoint in setup.endpoints.items()

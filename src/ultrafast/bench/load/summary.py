@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from ultrafast.bench.client.endpoint import Price
 from ultrafast.bench.load.columns import SPEED, Column, columns, counts, decode_s, kept, measured
 from ultrafast.bench.load.plan import Cell
 from ultrafast.bench.load.slo import Slo
-from ultrafast.bench.statistics import Estimate, bootstrap, mean, needed_for, proportion, quantile
+from ultrafast.bench.statistics import Estimate, bootstrap, needed_for, proportion, quantile
 
 INTER_TOKEN = "inter_token_s"
 """Time a token after the first chunk, over each call as a whole: chunks are no tokens, and their gaps no latency of
@@ -108,8 +108,8 @@ def summarise(cell: Cell, stretches: Sequence[Stretch], price: Price | None, slo
         wall_s=sum(stretch.wall_s for stretch in stretches),
         segments=len(stretches),
         held=_held(stretches),
-        tokens_per_s=mean([_tokens(stretch.calls) / stretch.wall_s for stretch in stretches if stretch.wall_s > 0]),
-        calls_per_s=mean([_ended(stretch.calls) / stretch.wall_s for stretch in stretches if stretch.wall_s > 0]),
+        tokens_per_s=_per_second(stretches, _tokens),
+        calls_per_s=_per_second(stretches, _ended),
         decode_share=_decode_share(calls),
         goodput=None if met is None else proportion(sum(met), len(met)),
         acceptance=_acceptance(calls),
@@ -158,6 +158,10 @@ def _tokens(calls: Sequence[Call]) -> int:
 
 def _ended(calls: Sequence[Call]) -> int:
     return sum(call.is_ok for call in calls)
+
+
+def _per_second(stretches: Sequence[Stretch], count: Callable[[Sequence[Call]], int]) -> Estimate:
+    return bootstrap(_share, *_columns([(count(stretch.calls), stretch.wall_s) for stretch in stretches]))
 
 
 def _held(stretches: Sequence[Stretch]) -> float:
