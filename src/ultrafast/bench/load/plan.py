@@ -29,9 +29,23 @@ class Cell:
     load: Load
 
     @property
+    def tier_name(self) -> str:
+        return self.tier or "no tier asked"
+
+    @property
+    def lengths(self) -> str:
+        """Of prompt and answer."""
+        if self.prompt_tokens is None or self.output_tokens is None:
+            return "lengths of the trace"
+        return f"{self.prompt_tokens:,} in, {self.output_tokens:,} out"
+
+    @property
+    def name_beside_tier(self) -> str:
+        return f"{self.lengths} · {self.load.name}"
+
+    @property
     def name(self) -> str:
-        lengths = "" if self.prompt_tokens is None else f" · {self.prompt_tokens:,} in, {self.output_tokens:,} out"
-        return f"{self.tier or 'no tier asked'}{lengths} · {self.load.name}"
+        return f"{self.tier_name} · {self.name_beside_tier}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,9 @@ from ultrafast.bench.load.summary import Summary
 from ultrafast.bench.load.words import COLUMNS, NOTE, OVERVIEW, alarms, facts, overview, rows, self_check
 from ultrafast.bench.page import Page
 from ultrafast.bench.plots import Line
-from ultrafast.bench.statistics import Estimate, median
+from ultrafast.bench.statistics import median
 
-_PLOTTED = (
-    (SPEED, "output speed, tokens/s"),
-    ("ttft_s", "time to first token, s"),
-    ("e2e_s", "whole call, s"),
-)
+_PLOTTED = {SPEED: "output speed, tokens/s", "ttft_s": "time to first token, s"}
 
 
 def page_of(results: Results, document: Mapping[str, Any]) -> Page:
@@ -37,18 +33,12 @@ def page_of(results: Results, document: Mapping[str, Any]) -> Page:
     page.figure(_bars(results, "ttft_s"), "Median time to first token in seconds, with 95 % intervals.")
     for by, axis in ((_in_flight, "calls in flight"), (_rate, "calls a second")):
         _over_load(page, results, by, axis)
-    page.section("Distributions")
-    for column, name in _PLOTTED:
-        samples = {r.summary.cell.name: measured(r.summary.columns[column]) for r in results.cells}
-        page.figure(
-            plots.distribution(samples, x=name, log_x=column != SPEED and _wide(samples)),
-            "Share of calls at or below each value. Calls that failed keep a curve below 100 %.",
-        )
-    for result in results.cells:
-        page.section(result.summary.cell.name)
-        for sentence in (*alarms(result), *facts(result.summary, results.slo)):
-            page.text(sentence)
-        page.table(COLUMNS, rows(result.summary))
+    for name, group in _groups(results).items():
+        page.section(name)
+        for result in group:
+            _cell(page, result, results)
+        for column in (SPEED, "ttft_s"):
+            _distribution(page, group, column)
     page.section("The client")
     for sentence in self_check(results):
         page.text(sentence)
@@ -79,23 +69,43 @@ def _verdict(page: Page, results: Results) -> None:
         )
 
 
-def _bars(results: Results, column: str) -> str:
-    groups: dict[str, dict[str, Estimate]] = {}
+def _groups(results: Results) -> dict[str, list[CellResult]]:
+    """Cells that differ in their tier alone."""
+    groups: dict[str, list[CellResult]] = {}
     for result in results.cells:
-        cell = result.summary.cell
-        values = measured(result.summary.columns[column])
-        group = cell.name.removeprefix(f"{_tier(result)} · ")
-        groups.setdefault(group, {})[_tier(result)] = median(values)
-    name = dict(_PLOTTED)[column]
-    return plots.bars(groups, x=name)
+        groups.setdefault(result.summary.cell.name_beside_tier, []).append(result)
+    return groups
+
+
+def _cell(page: Page, result: CellResult, results: Results) -> None:
+    for sentence in (*alarms(result), *facts(result.summary, results.slo)):
+        page.text(sentence)
+    page.table((_tier(result), *COLUMNS[1:]), rows(result.summary))
+
+
+def _distribution(page: Page, group: Sequence[CellResult], column: str) -> None:
+    samples = {_tier(result): measured(result.summary.columns[column]) for result in group}
+    page.figure(
+        plots.distribution(samples, x=_PLOTTED[column], log_x=column != SPEED and _wide(samples)),
+        "Share of calls at or below each value. Calls that failed keep a curve below 100 %.",
+    )
+
+
+def _bars(results: Results, column: str) -> str:
+    groups = {
+        name: {_tier(result): median(measured(result.summary.columns[column])) for result in group}
+        for name, group in _groups(results).items()
+    }
+    return plots.bars(groups, x=_PLOTTED[column])
 
 
 def _over_load(page: Page, results: Results, by: Any, axis: str) -> None:
     """Speed and throughput over the load, where several loads were measured."""
+    same_lengths = len({result.summary.cell.lengths for result in results.cells}) == 1
     curves: dict[str, list[Summary]] = {}
     for result in results.cells:
         if by(result.summary) is not None:
-            name = result.summary.cell.name.removesuffix(f" · {result.summary.cell.load.name}")
+            name = _tier(result) if same_lengths else f"{_tier(result)} · {result.summary.cell.lengths}"
             curves.setdefault(name, []).append(result.summary)
     if max(map(len, curves.values()), default=0) < 2:
         return
@@ -127,7 +137,7 @@ def _rate(summary: Summary) -> float | None:
 
 
 def _tier(result: CellResult) -> str:
-    return result.summary.cell.tier or "no tier asked"
+    return result.summary.cell.tier_name
 
 
 def _wide(samples: Mapping[str, Sequence[float]]) -> bool:

@@ -58,13 +58,15 @@ def overview(results: Results) -> Iterator[tuple[str, ...]]:
     for result in results.cells:
         summary = result.summary
         yield (
-            summary.cell.name,
+            summary.cell.tier_name,
+            summary.cell.lengths,
+            summary.cell.load.name,
             f"{summary.calls:,}",
             f"{summary.calls - summary.outcomes.get('ok', 0):,}",
             describe(_median(summary, SPEED)),
             describe_seconds(_median(summary, "ttft_s")),
             describe_seconds(_median(summary, "e2e_s")),
-            describe(summary.tokens_per_s),
+            f"{summary.tokens_per_s.value:,.3g}",
         )
 
 
