@@ -92,10 +92,11 @@ _DECODER = msgspec.json.Decoder(_ChatChunk)
 def read_chat(events: Iterable[Read]) -> Answer:
     """The answer in a stream of Chat Completions or Completions. Nothing in the events raises."""
     answer = Answer()
+    is_done, at_s = False, 0.0
     for at_s, data in events:
-        if data == b"[DONE]":
-            answer.ended_s = at_s
-            return answer
+        is_done = data == b"[DONE]"
+        if is_done:
+            break
         try:
             chunk = _DECODER.decode(data)
         except UNREADABLE as error:
@@ -105,7 +106,7 @@ def read_chat(events: Iterable[Read]) -> Answer:
             answer.failure = Outcome.ERROR, message_of(chunk.error)
             return answer
         _add(answer, at_s, chunk)
-    if answer.finish_reason is not None:  # some servers leave out [DONE]
+    if answer.finish_reason is not None or (is_done and answer.pieces):  # some servers send only one of the two
         answer.ended_s = at_s
     return answer
 
