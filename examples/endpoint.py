@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,22 +137,22 @@ class Endpoint:
         return answer.choices[0].message.content or ""
 
 
-async def endpoints(args: argparse.Namespace) -> list[Endpoint]:
+@asynccontextmanager
+async def endpoints(args: argparse.Namespace) -> AsyncIterator[list[Endpoint]]:
     """One a tier, for the model named or the first that is there."""
-    client = AsyncOpenAI(base_url=args.url, api_key=os.environ.get(args.api_key_env) or "unused", max_retries=0)
-    models = (await client.models.list()).data
-    model = args.model or next((entry.id for entry in models), None)
-    if model is None:
-        raise SystemExit(f"{args.url} lists no model; name one with --model")
-    is_ours = any(entry.owned_by == "ultrafast" for entry in models if entry.id == model)
-    tiers = [None if tier == "none" else tier for tier in args.tier or TIERS]
-    return [Endpoint(client, model, tier, is_ours=is_ours, temperature=not args.no_temperature) for tier in tiers]
+    key = os.environ.get(args.api_key_env) or "unused"
+    async with AsyncOpenAI(base_url=args.url, api_key=key, max_retries=0) as client:
+        models = (await client.models.list()).data
+        model = args.model or next((entry.id for entry in models), None)
+        if model is None:
+            raise SystemExit(f"{args.url} lists no model; name one with --model")
+        is_ours = any(entry.owned_by == "ultrafast" for entry in models if entry.id == model)
+        tiers = [None if tier == "none" else tier for tier in args.tier or TIERS]
+        yield [Endpoint(client, model, tier, is_ours=is_ours, temperature=not args.no_temperature) for tier in tiers]
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run an example; what goes wrong with the endpoint is one line, and exit status 1."""
-    import asyncio
-
     try:
         asyncio.run(main())
     except openai.APIConnectionError as error:

@@ -19,10 +19,14 @@ async def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--max-steps", type=positive, default=20, help="of a free run (%(default)s)")
     args = parser.parse_args(argv)
-    for endpoint in await endpoints(args):
-        with copy_of(REPOSITORY) as workspace:
-            steps = await run_agent(endpoint, workspace, socket=args.socket, free=args.free, max_steps=args.max_steps)
-            show(endpoint, steps, mended=workspace.passes(), how="WebSocket" if args.socket else "HTTP")
+    how = "WebSocket" if args.socket else "HTTP"
+    async with endpoints(args) as tiers:
+        for endpoint in tiers:
+            with copy_of(REPOSITORY) as workspace:
+                steps = await run_agent(
+                    endpoint, workspace, socket=args.socket, free=args.free, max_steps=args.max_steps
+                )
+                show(endpoint, steps, mended=workspace.passes(), how=how)
     print("\nOne run a tier, so no interval: `ultrafast bench agent` and `ultrafast ab` repeat runs and give one.")
 
 

@@ -24,9 +24,10 @@ async def main(argv: list[str] | None = None) -> None:
     shapes = [Shape(line, 1) for line in incident.lines] if args.whole else condense(incident.lines)
     pieces = chunks(shapes, args.chunk)
     print(f"A synthetic log of {len(incident.lines):,} lines; {len(shapes)} are sent, in {len(pieces)} chunks.")
-    for endpoint in await endpoints(args):
-        report = await investigate(endpoint, pieces, incident.lines, at_once=args.at_once, free=args.free)
-        show(endpoint, report, incident, at_once=args.at_once)
+    async with endpoints(args) as tiers:
+        for endpoint in tiers:
+            report = await investigate(endpoint, pieces, incident.lines, at_once=args.at_once, free=args.free)
+            show(endpoint, report, incident, at_once=args.at_once)
     print("\nOne run a tier, so no interval: `ultrafast ab` repeats runs in pairs and gives one.")
 
 

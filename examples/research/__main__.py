@@ -40,18 +40,25 @@ async def main(argv: list[str] | None = None) -> None:
         parser.error(str(error))
     if not filings:
         parser.error(f"{args.data} has no filing (*.txt)")
-    for endpoint in await endpoints(args):
-        writer = Writer(endpoint, free=args.free, at_once=args.at_once)
-        notes = await asyncio.gather(*map(writer.write, filings, markets))
-        show(endpoint, list(notes), key, deadlines=args.deadline or [15.0, 60.0], at_once=args.at_once)
+    async with endpoints(args) as tiers:
+        for endpoint in tiers:
+            writer = Writer(endpoint, free=args.free, at_once=args.at_once)
+            notes = await asyncio.gather(*map(writer.write, filings, markets))
+            show(endpoint, list(notes), key, deadlines=args.deadline or [15.0, 60.0], at_once=args.at_once)
     print("\nOne run a tier, so no interval: `ultrafast ab` repeats runs in pairs and gives one.")
 
 
 def read_key(path: Path) -> dict[str, dict[str, str]] | None:
-    """The right figures, by ticker and metric; None where there is no such file."""
+    """The right figures, by ticker and metric; None where there is no such file.
+
+    Raises:
+        ValueError: it is something else.
+    """
     if not path.exists():
         return None
-    key: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    key = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(key, dict) or not all(isinstance(figures, dict) for figures in key.values()):
+        raise ValueError(f"{path}: not the figures of each ticker")
     return key
 
 

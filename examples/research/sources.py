@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,11 @@ def read_filing(path: Path) -> Filing:
     missing = [name for name in ("Company", "Ticker", "Released") if name not in head]
     if missing or not paragraphs:
         raise ValueError(f"{path}: no {' and no '.join(missing or ['paragraph that begins with [1]'])}")
-    return Filing(head["Company"], head["Ticker"], _minutes(head["Released"], path), paragraphs)
+    try:
+        released = _minutes(head["Released"])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return Filing(head["Company"], head["Ticker"], released, paragraphs)
 
 
 def read_market(path: Path, filing: Filing) -> Market:
@@ -87,13 +92,13 @@ def read_market(path: Path, filing: Filing) -> Market:
     before: list[tuple[float, int]] = []
     after: list[tuple[float, int]] = []
     with path.open(encoding="utf-8", newline="") as file:
-        for number, row in enumerate(csv.DictReader(file), 2):
-            try:
+        rows = csv.DictReader(file)
+        try:
+            for row in rows:
                 if row["ticker"] == filing.ticker:
-                    quote = float(row["price"]), int(row["volume"])
-                    (before if _minutes(row["time"], path) < filing.released else after).append(quote)
-            except (KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path}, line {number}: not time, ticker, price and volume") from error
+                    (before if _minutes(row["time"]) < filing.released else after).append(_quote(row))
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
+            raise ValueError(f"{path}, line {rows.line_num}: no time, ticker, price and volume of a trade") from error
     if not before or not after or not sum(volume for _, volume in after) or not sum(volume for _, volume in before):
         raise ValueError(f"{path}: no trade of {filing.ticker} before, or none after its filing")
     traded = sum(volume for _, volume in after)
@@ -117,8 +122,15 @@ def amount(figure: str) -> float:
     return float(match[1].replace(",", "")) * _SCALES[match[2] or ""]
 
 
-def _minutes(clock: str, path: Path) -> int:
+def _quote(row: dict[str, str]) -> tuple[float, int]:
+    price, volume = float(row["price"]), int(row["volume"])
+    if not (0 < price < math.inf and 0 <= volume < 1e15):
+        raise ValueError(f"no trade: {volume} at {price}")
+    return price, volume
+
+
+def _minutes(clock: str) -> int:
     match = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", clock)
     if match is None:
-        raise ValueError(f"{path}: {clock!r} is no time such as 09:40")
+        raise ValueError(f"{clock!r} is no time such as 09:40")
     return int(match[1]) * 60 + int(match[2])

@@ -52,15 +52,16 @@ async def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     pipeline = Pipeline(args.endpointing, args.transcript, args.voice, args.network)
     measured: dict[str, tuple[float, float]] = {}  # TTFT and tokens a second, by tier
-    for endpoint in await endpoints(args):
-        turns = []
-        for _ in range(args.calls):
-            turns += await call(endpoint, pipeline, max_tokens=args.max_tokens, detection_s=args.detection)
-        show_call(endpoint, turns)
-        ttfts = [turn.ttft_s for turn in turns if turn.ttft_s is not None]
-        speeds = [turn.tokens_per_s for turn in turns if turn.tokens_per_s is not None]
-        if ttfts and speeds:
-            measured[endpoint.name] = (median(ttfts), median(speeds))
+    async with endpoints(args) as tiers:
+        for endpoint in tiers:
+            turns = []
+            for _ in range(args.calls):
+                turns += await call(endpoint, pipeline, max_tokens=args.max_tokens, detection_s=args.detection)
+            show_call(endpoint, turns)
+            ttfts = [turn.ttft_s for turn in turns if turn.ttft_s is not None]
+            speeds = [turn.tokens_per_s for turn in turns if turn.tokens_per_s is not None]
+            if ttfts and speeds:
+                measured[endpoint.name] = (median(ttfts), median(speeds))
     columns = {f"{value:g} tok/s": (0.0, value) for value in args.speed or (60.0, 750.0)} | measured
     show_budget(columns)
     show_thinking(columns, pipeline, args.patience)
