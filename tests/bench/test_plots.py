@@ -65,8 +65,7 @@ def test_every_colour_is_the_pages() -> None:
 def test_text_is_text_in_the_font_of_the_page() -> None:
     svg = plots.lines([Line("fast", [1, 2], [1, 2])], x="streams", y="tokens/s")
     assert {"fast", "streams", "tokens/s"} <= set(texts(svg))
-    assert "font:" not in svg
-    assert "DejaVu" not in svg
+    assert not re.search("font(-family)?:", svg)
     assert svg.startswith('<svg role="img" aria-label="tokens/s over streams: fast" viewBox=')
     assert "<metadata" not in svg
     assert "<style" not in svg
@@ -99,14 +98,14 @@ def test_what_never_ended_is_said() -> None:
     values=st.lists(numbers, max_size=5),
     log=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_any_names_and_numbers_are_drawn(names: list[str], values: list[float], log: bool) -> None:
     values_known = [value for value in values if not math.isnan(value)]
     estimates = {name: Estimate(value, value, value, 1) for name, value in zip(names, values, strict=False)}
     for svg in (
         plots.lines([Line(name, values, values) for name in names], x=names[0], y=names[0], log_x=log, log_y=log),
         plots.distribution(dict.fromkeys(names, values_known), x=names[0], log_x=log),
-        plots.bars({names[0]: estimates}, x=names[0], log_x=log),
+        plots.bars({names[0]: estimates}, x=names[0]),
         plots.timeline([Row(name, [Span(0, 1, name)]) for name in names]),
     ):
         ET.fromstring(svg.replace("xlink:", ""))

@@ -96,5 +96,6 @@ def to_svg(figure: Figure, label: str) -> str:
 def _tag(tag: str, kept: set[str], salt: str) -> str:
     tag = re.sub(r' id="([^"]*)"', lambda own: f' id="{salt}-{own[1]}"' if own[1] in kept else "", tag)
     tag = re.sub(r'(url\(#|href="#)', rf"\g<1>{salt}-", tag)
-    tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)  # matplotlib 3.9
+    tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
     return re.sub(r"#0000\d\d", lambda colour: _VARIABLES.get(colour.group(), colour.group()), tag)

@@ -134,6 +134,7 @@ class Client:
                 await work
         except TooLong:
             recording.fault = Outcome.BROKEN, f"the answer is longer than {MAX_BODY >> 20} MiB"
+            del recording.reads[1:]  # to read it all would take seconds, for nothing
         except aiohttp.WSServerHandshakeError as error:
             recording.status = error.status
             recording.fault = outcome_of(error.status), bounded(f"no WebSocket: {error.status} {error.message}")

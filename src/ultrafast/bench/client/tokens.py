@@ -40,10 +40,10 @@ def _chunks(pieces: Sequence[Piece], tokens: Sequence[float]) -> list[Chunk]:
 def _stated(pieces: Sequence[Piece]) -> list[float] | None:
     """The growth of the server's count with each event. ``None`` where not every event has a count that can be one:
     some servers put it on their last event only, or zeros on all the others."""
-    counts = [0, *(piece.counted for piece in pieces if piece.counted is not None)]
-    if len(counts) != len(pieces) + 1 or counts[-1] <= 0 or counts != sorted(counts):
+    counts = [piece.counted for piece in pieces if piece.counted is not None]
+    if not counts or len(counts) != len(pieces) or counts[0] == 0 or counts != sorted(counts):
         return None
-    return [float(after - before) for before, after in pairwise(counts)]
+    return [float(after - before) for before, after in pairwise([0, *counts])]
 
 
 def _visible(answer: Answer) -> int | None:
