@@ -27,6 +27,7 @@ from ultrafast.bench.load.prompts import Writer
 from ultrafast.bench.load.recount import counter
 
 STOP = "stop"
+_APART_S = 0.005  # between the first calls of a closed loop: all at once would measure how fast one process writes
 _SPIN_S = 0.0015  # timers of event loops are exact to a millisecond: the rest of a wait is spent looking at the clock
 
 
@@ -194,8 +195,8 @@ class _Work:
             try:
                 async with asyncio.TaskGroup() as group:
                     if isinstance(self._order.cell.load, ClosedLoop):
-                        for _ in range(self._order.in_flight_limit or 0):
-                            group.create_task(self._keep_asking(self._order.cell.load.think_s))
+                        for place in range(self._order.in_flight_limit or 0):
+                            group.create_task(self._keep_asking(place, self._order.cell.load.think_s))
                     else:
                         group.create_task(self._ask_on_time(group))
             except asyncio.CancelledError:
@@ -203,14 +204,15 @@ class _Work:
         self._report.loop_lags_s = lag.lags_s
         return self._report
 
-    async def _keep_asking(self, think_s: float) -> None:
-        due_s = self._order.begins_s
+    async def _keep_asking(self, place: int, think_s: float) -> None:
+        due_s = self._order.begins_s + place * self._order.workers * _APART_S
         for want in self._wanted:  # shared by all who keep asking
             ask = self._ask(want)
-            due_s = max(due_s, self._clock.now() + think_s)
+            due_s = max(due_s, self._clock.now())
             if self._is_over(due_s):
                 return
             await self._make(want, ask, due_s, room_s=due_s)
+            due_s = self._clock.now() + think_s
 
     async def _ask_on_time(self, group: asyncio.TaskGroup) -> None:
         limit = self._order.in_flight_limit
