@@ -71,12 +71,17 @@ def test_every_round_measures_every_cell_in_a_new_order() -> None:
         (ClosedLoop(1), 20, 5),
         (ClosedLoop(4), 20, 1),
         (ClosedLoop(4), 25, 2),
-        (OpenLoop(5.0), 35, 3),
+        (OpenLoop(5.0), 1000, 1),
         (Replay(TRACE), 3, 1),
     ],
 )
 def test_a_segment_has_thrice_the_calls_in_flight(load: Load, calls: int, rounds: int) -> None:
     assert len(segments([Cell(None, 1, 1, load)], calls=calls, duration_s=None, seed=0)) == rounds
+
+
+def test_open_loops_share_the_time_in_long_pieces() -> None:
+    grid = cells(["a", "b"], [8], [4], [OpenLoop(5.0)])
+    assert len(segments(grid, calls=350, duration_s=None, seed=0)) == 2 * 3
 
 
 def test_a_run_without_end_is_an_error() -> None:
