@@ -47,7 +47,9 @@ def middle(a: ArrayLike, b: ArrayLike) -> Estimate:
 
 
 def _exponential(estimate: Estimate) -> Estimate:
-    return Estimate(math.exp(estimate.value), math.exp(estimate.low), math.exp(estimate.high), estimate.n)
+    with np.errstate(over="ignore"):
+        value, low, high = (float(np.exp(log)) for log in (estimate.value, estimate.low, estimate.high))
+    return Estimate(value, low, high, estimate.n)
 
 
 def _mean(values: Floats) -> tuple[Floats, Floats]:
