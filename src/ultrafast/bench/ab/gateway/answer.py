@@ -65,6 +65,18 @@ def read_event(call: Call, event: Mapping[str, Any] | None, at_s: float | None) 
     return kind in _ENDS or kind in _FAILS
 
 
+def text_of(stream: bytes) -> str:
+    """The text in a stream of Chat Completions, Completions or Responses; tool calls and thoughts are none."""
+    parts: list[str] = []
+    for _, data in _events([(0.0, stream)]):
+        event = _decode(data) or {}
+        if event.get("type") == "response.output_text.delta":
+            parts.append(_text(event.get("delta")) or "")
+        for choice in _choices(event):
+            parts.append(_text(_mapping(choice.get("delta")).get("content")) or _text(choice.get("text")) or "")
+    return "".join(parts)
+
+
 def _events(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """The data of server-sent events, each with the time at which its end was read."""
     rest = b""
@@ -84,10 +96,9 @@ def _has_token(event: Mapping[str, Any]) -> bool:
     kind = event.get("type")
     if isinstance(kind, str):
         return kind.endswith(".delta") or kind == "content_block_delta"
-    choices = event.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        delta = _mapping(_mapping(choice).get("delta"))
-        if _mapping(choice).get("text") or any(value for name, value in delta.items() if name != "role"):
+    for choice in _choices(event):
+        delta = _mapping(choice.get("delta"))
+        if choice.get("text") or any(value for name, value in delta.items() if name != "role"):
             return True
     return False
 
@@ -111,13 +122,17 @@ def _read_usage(call: Call, usage: Mapping[str, Any]) -> None:
 def _finish_reason(event: Mapping[str, Any] | None) -> str | None:
     if event is None:
         return None
-    choices = event.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        if reason := _text(_mapping(choice).get("finish_reason")):
+    for choice in _choices(event):
+        if reason := _text(choice.get("finish_reason")):
             return reason
     inner = _mapping(event.get("response")) or _mapping(event.get("delta")) or event
     status = _text(inner.get("status"))
     return _text(inner.get("stop_reason")) or (status if status in ("completed", "incomplete") else None)
+
+
+def _choices(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    choices = event.get("choices")
+    return [_mapping(choice) for choice in choices] if isinstance(choices, list) else []
 
 
 def _message(problem: Any) -> str:
