@@ -60,7 +60,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """US dollars; ``nan`` throughout where prices or tokens are unknown.
+    """In `Analysis.unit`; ``nan`` throughout where prices or tokens are unknown.
 
     Attributes:
         extra: what a task costs more in B.
@@ -94,16 +94,23 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Of one journal."""
+    """Of one journal.
+
+    Attributes:
+        planned: A/B pairs that there were to be.
+        unit: of money: ``$``, or a word.
+        order: the second run's time over the first one's, in all pairs; 1 if the first leaves nothing behind.
+    """
 
     pairs: int
     planned: int
+    unit: str
     a: ArmSummary
     b: ArmSummary
     time: Time
     success: Success
     floor: Floor
-    order: Estimate  # the second run's time over the first one's, in all pairs
+    order: Estimate
     money: Money
     reach: Reach
 
@@ -112,11 +119,14 @@ class Analysis:
         return self.pairs >= self.planned
 
 
-def analyse(pairs: Sequence[Pair], arms: Mapping[str, Arm], *, planned: int, margin: float, seed: int = 0) -> Analysis:
+def analyse(
+    pairs: Sequence[Pair], arms: Mapping[str, Arm], *, planned: int, margin: float, unit: str = "$", seed: int = 0
+) -> Analysis:
     """
     Args:
         pairs: in order; warm-ups are left out here.
         planned: A/B pairs that the run was to have.
+        unit: of the arms' prices.
         margin: how much worse B's share of successes may be.
     """
     compared = [pair for pair in pairs if pair.plan.kind == "ab"]
@@ -126,6 +136,7 @@ def analyse(pairs: Sequence[Pair], arms: Mapping[str, Arm], *, planned: int, mar
     return Analysis(
         pairs=len(compared),
         planned=planned,
+        unit=unit,
         a=a,
         b=b,
         time=_time(compared, seed),

@@ -89,7 +89,7 @@ def output_speed(calls: Sequence[Call]) -> float:
 def amdahl(output_share: float, speed_ratio: float) -> float:
     """The speed-up of the whole if only output gets faster, by ``speed_ratio``; ``inf`` there gives the bound."""
     rest = 1 - output_share + output_share / speed_ratio
-    return 1 / rest if rest > 0 else math.inf
+    return math.inf if rest <= 0 else 1 / rest  # `nan` stays so
 
 
 def _clipped(span: Span, begin: float, end: float) -> Span:

@@ -6,12 +6,13 @@ names of their own, and no reader of one trips over another's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ultrafast.bench.client.call import Call, Outcome
+from ultrafast.bench.client.sse import events_of
 
 Piece = tuple[float, bytes]
 """Bytes of a body, and when they were read, in seconds on the run's clock."""
@@ -29,7 +30,7 @@ def read_body(call: Call, pieces: Sequence[Piece], content_type: str) -> None:
         call.finish_reason = call.finish_reason or _finish_reason(whole)
         return
     ended = False
-    for at_s, data in _events(pieces):
+    for at_s, data in events_of(pieces, is_whole=True):
         event = None if data == b"[DONE]" else _decode(data)
         ended = ended or data == b"[DONE]" or (event or {}).get("type") in _ENDS
         read_event(call, event, at_s)
@@ -68,28 +69,13 @@ def read_event(call: Call, event: Mapping[str, Any] | None, at_s: float | None) 
 def text_of(stream: bytes) -> str:
     """The text in a stream of Chat Completions, Completions or Responses; tool calls and thoughts are none."""
     parts: list[str] = []
-    for _, data in _events([(0.0, stream)]):
+    for _, data in events_of([(0.0, stream)], is_whole=True):
         event = _decode(data) or {}
         if event.get("type") == "response.output_text.delta":
             parts.append(_text(event.get("delta")) or "")
         for choice in _choices(event):
             parts.append(_text(_mapping(choice.get("delta")).get("content")) or _text(choice.get("text")) or "")
     return "".join(parts)
-
-
-def _events(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """The data of server-sent events, each with the time at which its end was read."""
-    rest = b""
-    lines: list[bytes] = []
-    for at_s, piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            line = line.rstrip(b"\r")
-            if line.startswith(b"data:"):
-                lines.append(line[5:].strip())
-            elif not line and lines:
-                yield at_s, b"\n".join(lines)
-                lines = []
 
 
 def _has_token(event: Mapping[str, Any]) -> bool:

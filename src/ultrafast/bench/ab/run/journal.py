@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ultrafast.bench.ab.run.records import Pair, Plan, Run
+from ultrafast.bench.ab.run.setup import Setup
 from ultrafast.bench.records import CallLog, call_from_json, call_to_json, plain, read_log
 from ultrafast.errors import ConfigError
 
@@ -55,7 +56,7 @@ class Writer:
         ConfigError: the file is something else, or a journal of another setup.
     """
 
-    def __init__(self, path: Path, setup: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, setup: Setup) -> None:
         self.done: dict[int, Pair] = {}
         wanted = plain(setup)
         exists = path.exists() and path.stat().st_size > 0

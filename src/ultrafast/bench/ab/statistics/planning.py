@@ -24,6 +24,11 @@ def tasks_for_margin(margin: float, disagreement: float, *, power: float = POWER
     return math.ceil((_z(0.95) + _z(power)) ** 2 * disagreement / margin**2)
 
 
+def tasks_that_agree(margin: float) -> int:
+    """The fewest tasks that can show it: so many on which the arms agree, every one (Tango's bound)."""
+    return math.floor(_z(0.95) ** 2 * (1 / margin - 1)) + 1
+
+
 def users_for_rate(rate: float, change: float, *, power: float = POWER) -> int:
     """Users in each of two arms to see a rate change by so much (shares; two-sided 5 %), each user in one arm."""
     return math.ceil(2 * (_z(0.975) + _z(power)) ** 2 * rate * (1 - rate) / change**2)
