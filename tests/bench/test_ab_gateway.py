@@ -240,6 +240,25 @@ def test_a_tier_that_was_not_served_is_told() -> None:
     assert (call.tier_asked, call.tier_served, call.prompt_tokens, call.output_tokens) == ("ultrafast", "default", 5, 3)
 
 
+def test_a_cold_run_shares_no_cache() -> None:
+    salts: list[str | None] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        salts.append((await request.json()).get("cache_salt"))
+        return web.json_response({})
+
+    async def talk() -> None:
+        async with upstream(handler) as url, tapped(url) as (gateway, warm, client):
+            cold = [gateway.open(warm.endpoint, task="t", arm="A", cold=True) for _ in range(2)]
+            for tap in (warm, *cold, cold[0]):
+                await client.post(f"{tap.base_url}/chat/completions", json=QUESTION)
+
+    asyncio.run(talk())
+    assert salts[0] is None
+    assert len({*salts[1:3]}) == 2
+    assert salts[3] == salts[1]
+
+
 def test_responses_over_a_websocket() -> None:
     create = {"type": "response.create", "model": "any", "input": "How fast?", "max_output_tokens": 8}
 
@@ -301,12 +320,12 @@ def test_any_json_can_be_read(value: object) -> None:
     raw = b"data: " + json.dumps(value).encode() + b"\n\n"
     answer.read_body(Call("1", {}, None, 0.0), [(0.0, raw)], "text/event-stream")
     answer.read_body(Call("1", {}, None, 0.0), [(0.0, raw[6:])], "application/json")
-    body.for_arm(raw[6:], "chat/completions", "ultrafast", "m")
+    body.for_arm(raw[6:], "chat/completions", {"service_tier": "ultrafast"})
 
 
 @given(st.binary(max_size=80))
 def test_any_body_goes_out(raw: bytes) -> None:
-    assert body.for_arm(raw, "chat/completions", None, None).raw == raw
+    assert body.for_arm(raw, "chat/completions", {}).raw == raw
 
 
 @given(st.lists(st.integers(1, 40)))

@@ -64,7 +64,7 @@ async def arm_of(
         prices = {tier: _times(price, multiple.output) for tier, multiple in found.prices.items()}
     else:
         prices[None] = price
-    return Arm(name, endpoint, wanted.env, prices), RELATIVE if price is None and prices else "$"
+    return Arm(name, endpoint, wanted.env, prices, cold=found.is_ours), RELATIVE if price is None and prices else "$"
 
 
 def shared_prices(a: Arm, b: Arm) -> tuple[Arm, Arm]:

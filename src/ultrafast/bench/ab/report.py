@@ -17,7 +17,7 @@ from ultrafast.bench.ab.analysis.verdict import Verdict, decide
 from ultrafast.bench.ab.analysis.words import amount, amount_range, factor, number, percent, seconds
 from ultrafast.bench.ab.outcomes import paired_outcomes
 from ultrafast.bench.ab.run.records import Arm, Pair
-from ultrafast.bench.ab.run.setup import RELATIVE, Setup
+from ultrafast.bench.ab.run.setup import RELATIVE, ArmSetup, Setup
 from ultrafast.bench.page import Page
 from ultrafast.bench.statistics import Estimate, describe, proportion
 
@@ -108,6 +108,7 @@ def _facts(report: Report) -> dict[str, str]:
         "B": f"{analysis.b.asked} at {setup.arms['B'].url}",
         "Pairs": f"{analysis.pairs} of {analysis.planned} planned, and {analysis.floor.ratio.n} of A with itself",
         "Pairs at once": str(setup.concurrency),
+        "Prefix caches": "; ".join(f"{name} {_caches(arm)}" for name, arm in setup.arms.items()),
         "Right means": f"status 0 of {setup.check}" if setup.check else "the workflow says so, or ends well",
         "Money in": "multiples of what a million tokens of tier default cost" if setup.unit == RELATIVE else "",
     }
@@ -126,6 +127,10 @@ def _sections(report: Report) -> list[tuple[str, str, Table]]:
     if report.outcomes is not None:
         found.append(("Outcomes that the workflow wrote down", "They decide nothing here.", report.outcomes))
     return found
+
+
+def _caches(arm: ArmSetup) -> str:
+    return "empty at the start of each run" if arm.cold else "as earlier runs left them"
 
 
 def _setting(report: Report) -> str:

@@ -1,8 +1,9 @@
-"""The only things that the gateway writes into requests: the tier and the model of the arm, and a wish for usage."""
+"""All that the gateway writes into requests: the tier and model of the arm, whose cache it is, and a wish for usage."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,35 +25,32 @@ class Sent:
     adds_usage: bool = False
 
 
-def for_arm(raw: bytes, path: str, tier: str | None, model: str | None) -> Sent:
+def for_arm(raw: bytes, path: str, fields: Mapping[str, str]) -> Sent:
     """Sets what the arm says; every other field keeps its very bytes. What is no JSON object goes as it is.
 
     Args:
         raw: the body as the workflow sent it.
         path: below the base URL, without a slash at the start: ``chat/completions``.
-        tier: ``service_tier`` to set; ``None`` leaves the workflow's own.
-        model: to set; ``None`` leaves the workflow's own.
+        fields: to set, whatever the workflow says of them.
     """
     try:
-        fields: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        body: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Sent(raw)
-    changed: dict[str, Any] = {
-        name: word for name, word in (("service_tier", tier), ("model", model)) if word is not None
-    }
-    adds_usage = path in ("chat/completions", "completions") and _streams_without_usage(fields)
+    changed: dict[str, Any] = dict(fields)
+    adds_usage = path in ("chat/completions", "completions") and _streams_without_usage(body)
     if adds_usage:
-        changed["stream_options"] = {**_object(fields.get("stream_options")), "include_usage": True}
+        changed["stream_options"] = {**_object(body.get("stream_options")), "include_usage": True}
     if not changed:
         return Sent(raw)
-    return Sent(msgspec.json.encode(fields | changed), adds_usage)
+    return Sent(msgspec.json.encode(body | changed), adds_usage)
 
 
-def _streams_without_usage(fields: dict[str, Any]) -> bool:
-    stream = fields.get("stream")
+def _streams_without_usage(body: dict[str, Any]) -> bool:
+    stream = body.get("stream")
     if stream is None or bytes(stream) != b"true":
         return False
-    return not _object(fields.get("stream_options")).get("include_usage")
+    return not _object(body.get("stream_options")).get("include_usage")
 
 
 def _object(raw: msgspec.Raw | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ tier, and back as it comes: unbuffered, byte for byte.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -34,13 +35,15 @@ class Tap:
     Attributes:
         base_url: for the workflow.
         calls: in the order in which they began.
+        fields: what every request asks for, whatever the workflow says.
     """
 
-    def __init__(self, endpoint: Endpoint, base_url: str, *, sets_model: bool) -> None:
+    def __init__(self, endpoint: Endpoint, base_url: str, cache_salt: str | None) -> None:
         self.endpoint = endpoint
         self.base_url = base_url
         self.calls: list[Call] = []
-        self.model = endpoint.model if sets_model else None
+        fields = {"service_tier": endpoint.tier, "model": endpoint.model, "cache_salt": cache_salt}
+        self.fields = {name: word for name, word in fields.items() if word is not None}
         self.handlers: set[asyncio.Task[object]] = set()
 
     def begin(self, path: str, now: float) -> Call:
@@ -98,15 +101,17 @@ class Gateway:
         await self._client.close()
         await self._runner.cleanup()
 
-    def open(self, endpoint: Endpoint, *, task: str, arm: str, sets_model: bool = True) -> Tap:
+    def open(self, endpoint: Endpoint, *, task: str, arm: str, cold: bool = False) -> Tap:
         """A new address, for one run of a task.
 
         Args:
-            sets_model: requests ask for the endpoint's model, whatever the workflow says.
+            cold: the run shares no cache with any other: requests carry a ``cache_salt`` of its own, which only some
+                servers take.
         """
         self._opened += 1
         key = f"{quote(task, safe='')}/{arm}.{self._opened}"
-        tap = Tap(endpoint, f"http://127.0.0.1:{self._port}/t/{key}/v1", sets_model=sets_model)
+        salt = secrets.token_hex(8) if cold else None
+        tap = Tap(endpoint, f"http://127.0.0.1:{self._port}/t/{key}/v1", salt)
         self._taps[f"{arm}.{self._opened}"] = tap
         return tap
 
@@ -140,7 +145,7 @@ class Gateway:
             return await self._pass_on(request, tap, path, sent, None, [])
         call = tap.begin(path, arrived)
         if "json" in request.content_type:
-            sent = body.for_arm(sent.raw, path, tap.endpoint.tier, tap.model)
+            sent = body.for_arm(sent.raw, path, tap.fields)
         pieces: list[answer.Piece] = []
         content_type = ""
         try:

@@ -64,7 +64,7 @@ def _for_arm(message: str, tap: Tap, waiting: list[Call], now_s: float) -> str:
     call = tap.begin("responses", now_s)
     call.sent_s = now_s
     waiting.append(call)
-    return body.for_arm(message.encode(), "responses", tap.endpoint.tier, tap.model).raw.decode()
+    return body.for_arm(message.encode(), "responses", tap.fields).raw.decode()
 
 
 def _record(message: str, waiting: list[Call], now_s: float) -> None:

@@ -24,12 +24,14 @@ class Arm:
         name: ``A`` or ``B``.
         env: variables for the workflow, beside the usual ones.
         prices: by tier that served; ``None``: by any other.
+        cold: each run starts with an empty prefix cache; else with what the runs before left there.
     """
 
     name: str
     endpoint: Endpoint
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     prices: Mapping[str | None, Price] = field(default_factory=dict)
+    cold: bool = False
 
     def price_of(self, tier_served: str | None) -> Price | None:
         return self.prices.get(tier_served) or self.prices.get(None)

@@ -64,7 +64,7 @@ class Runner:
 
     async def _one(self, plan: Plan, letter: str, task: Task, gateway: Gateway, started: float) -> Run:
         arm = self._arms[letter]
-        tap = gateway.open(arm.endpoint, task=task.id, arm=arm.name)
+        tap = gateway.open(arm.endpoint, task=task.id, arm=arm.name, cold=arm.cold)
         job = Job(arm, task, plan.seed, tap.base_url, self._timeout_s)
         try:
             result = await self._workflow(job)

@@ -33,6 +33,7 @@ class ArmSetup:
     tier: str | None
     env: list[str] = field(default_factory=list)
     prices: dict[str, Price] = field(default_factory=dict)
+    cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def arm_setup(arm: Arm) -> ArmSetup:
     """What the journal keeps of an arm."""
     endpoint = arm.endpoint
     prices = {tier or "*": price for tier, price in arm.prices.items()}
-    return ArmSetup(endpoint.base_url, endpoint.model, endpoint.tier, sorted(arm.env), prices)
+    return ArmSetup(endpoint.base_url, endpoint.model, endpoint.tier, sorted(arm.env), prices, arm.cold)
 
 
 def read_setup(path: Path, data: Mapping[str, Any]) -> Setup:
@@ -98,6 +99,7 @@ def arms_of(setup: Setup) -> dict[str, Arm]:
             name,
             Endpoint(arm.url, arm.model, tier=arm.tier),
             prices={None if tier == "*" else tier: price for tier, price in arm.prices.items()},
+            cold=arm.cold,
         )
         for name, arm in setup.arms.items()
     }
