@@ -18,7 +18,7 @@ from ultrafast.bench.ab.analysis.words import amount, amount_range, factor, numb
 from ultrafast.bench.ab.outcomes import paired_outcomes
 from ultrafast.bench.ab.run.records import Arm, Pair
 from ultrafast.bench.ab.run.setup import RELATIVE, ArmSetup, Setup
-from ultrafast.bench.page import Page
+from ultrafast.report.page import Page
 from ultrafast.bench.statistics import Estimate, describe, proportion
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -80,7 +80,7 @@ def text(report: Report) -> str:
 
 def page(report: Report) -> Page:
     """As HTML."""
-    from ultrafast.bench import plots
+    from ultrafast.report import plots
 
     tone = {"A": "bad", "B": "good"}.get(report.verdict.take, "neutral")
     facts = {name: value for name, value in _facts(report).items() if value}

@@ -61,7 +61,7 @@ def _recommend(analysis: Analysis, hour: float | None, net: Estimate | None) -> 
         return "B if", (
             f"B is faster ({quicker}), but that it gets as many tasks right is not shown: of {success.n} pairs "
             f"{success.only_a} were right in A only and {success.only_b} in B only. "
-            f"Take B if that is enough for you{_price_clause(analysis)}."
+            f"If that is enough for you, take B{_price_clause(analysis)}."
         )
     if hour is not None and net is not None and not math.isnan(net.value):
         return _at_price(quicker, hour, net, analysis.unit)
@@ -113,7 +113,8 @@ def _sure(analysis: Analysis) -> list[str]:
         parts.append(_more_tasks(analysis))
     if not math.isnan(time.spread) and time.typical.n > 1:
         needed = planning.tasks_for_ratio(time.spread, 0.10)
-        parts.append(f"To know the speed-up to within 10 % takes {needed} pairs; there are {time.typical.n}.")
+        if needed > time.typical.n:
+            parts.append(f"To know the speed-up to within 10 % takes {needed} pairs; there are {time.typical.n}.")
     return parts
 
 
