@@ -90,6 +90,8 @@ def _unended(recording: Recording) -> str:
 def _refusal(recording: Recording) -> str:
     """What a server says with a status that is not 2xx."""
     body = recording.body
+    if recording.location is not None and 300 <= (recording.status or 0) < 400:
+        return bounded(f"status {recording.status}: the server wants to be asked at {recording.location}")
     try:
         return message_of(msgspec.json.decode(body)) if body else f"status {recording.status} without a word"
     except UNREADABLE:
