@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ultrafast.bench.ab import outcomes, report
-from ultrafast.bench.ab.analysis import money, time_split
+from ultrafast.bench.ab import report
+from ultrafast.bench.ab.analysis import arm, money, time_split
 from ultrafast.bench.ab.arms import Wanted, changed, shared_prices
 from ultrafast.bench.ab.run.records import Arm, Pair, Plan, Run
 from ultrafast.bench.ab.run.setup import Setup, arm_setup, arms_of
@@ -38,15 +38,15 @@ def arms() -> dict[str, Arm]:
 
 def setup_of(tasks: int, *, unit: str = "$") -> Setup:
     return Setup(
-        workflow="w", arms={n: arm_setup(arm) for n, arm in arms().items()}, tasks=tasks, tasks_digest="", check=None,
+        workflow="w", arms={n: arm_setup(of) for n, of in arms().items()}, tasks=tasks, tasks_digest="", check=None,
         aa_share=0.0, warmups=0, seed=1, timeout_s=9, concurrency=1, margin=0.02, unit=unit,
     )  # fmt: skip
 
 
-def run(arm: str, wall_s: float, *, success: bool = True, served: str | None = None, **fields: object) -> Run:
+def run(name: str, wall_s: float, *, success: bool = True, served: str | None = None, **fields: object) -> Run:
     """Half of the time of a run is output."""
-    made = call(1.0, 1 + wall_s / 4, 1 + wall_s * 3 / 4, tier_asked=TIERS[arm], tier_served=served or TIERS[arm])
-    return Run(arm, 1.0, wall_s, "done", success, calls=[made], **fields)  # type: ignore[arg-type]
+    made = call(1.0, 1 + wall_s / 4, 1 + wall_s * 3 / 4, tier_asked=TIERS[name], tier_served=served or TIERS[name])
+    return Run(name, 1.0, wall_s, "done", success, calls=[made], **fields)  # type: ignore[arg-type]
 
 
 def pairs_of(ratios: list[float], *, wrong_b: int = 0, kind: str = "ab") -> list[Pair]:
@@ -125,19 +125,19 @@ def test_break_even_at_the_edges() -> None:
 
 
 def test_what_calls_cost() -> None:
-    arm = arms()["B"]
+    b = arms()["B"]
     whole = call(0, 1, 2, prompt_tokens=1000, cached_tokens=400, tier_asked="ultrafast")
-    assert money.cost_of_call(arm, whole) == pytest.approx((1000 * 6 + 100 * 24) / 1e6)
+    assert money.cost_of_call(b, whole) == pytest.approx((1000 * 6 + 100 * 24) / 1e6)
     whole.tier_served = "default"  # a fallback costs what the other tier costs
-    assert money.cost_of_call(arm, whole) == pytest.approx((1000 * 1 + 100 * 4) / 1e6)
-    cached = Arm("B", arm.endpoint, prices={None: Price(1.0, 0.0, cached_input=0.1)})
+    assert money.cost_of_call(b, whole) == pytest.approx((1000 * 1 + 100 * 4) / 1e6)
+    cached = Arm("B", b.endpoint, prices={None: Price(1.0, 0.0, cached_input=0.1)})
     assert money.cost_of_call(cached, whole) == pytest.approx((600 + 40) / 1e6)
     whole.output_tokens = None
-    assert math.isnan(money.cost_of_call(arm, whole))
+    assert math.isnan(money.cost_of_call(b, whole))
     refused = call(0, None, 1, outcome=Outcome.REFUSED)
     refused.prompt_tokens = refused.output_tokens = None
-    assert money.cost_of_call(arm, refused) == 0
-    assert math.isnan(money.cost_of_call(Arm("A", arm.endpoint), call(0, 1, 2)))
+    assert money.cost_of_call(b, refused) == 0
+    assert math.isnan(money.cost_of_call(Arm("A", b.endpoint), call(0, 1, 2)))
     assert money.cost_per_success([1.0, 2.0], 2) == 1.5
     assert money.cost_per_success([1.0], 0) == math.inf
 
@@ -196,6 +196,16 @@ def test_what_is_wrong_with_a_run_is_said() -> None:
     assert made.analysis.b.wall.high == math.inf or made.analysis.b.timeouts == 1
 
 
+def test_another_word_for_a_tier_is_no_fallback() -> None:
+    calls = [
+        call(0, 1, 2, tier_asked=asked, tier_served=served)
+        for asked, served in (
+            ("priority", "fast"), ("auto", "default"), (None, "default"), ("fast", None), ("priority", "default"),
+        )
+    ]  # fmt: skip
+    assert arm.summarise(arms()["A"], [Run("A", 0.0, 3.0, "done", True, calls=calls)]).fallbacks == 1
+
+
 def test_the_second_run_of_each_pair_profits() -> None:
     pairs = []
     for number in range(30):
@@ -244,57 +254,3 @@ def test_what_is_said_of_an_arm() -> None:
     )
     priced = shared_prices(a, b)
     assert [priced[1].price_of(tier) for tier in ("x", "y", "z")] == [Price(1, 1), Price(2, 2), Price(2, 2)]
-
-
-def write(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "table.csv"
-    path.write_text(text)
-    return path
-
-
-def test_outcomes_from_a_table(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    users = [f"u{n}" for n in range(4000)]
-    in_b = [outcomes.arm_of(user, "salt") == "B" for user in users]
-    assert 0.47 < np.mean(in_b) < 0.53
-    rows = [
-        f"{u},{'yes' if random.random() < 0.4 + 0.1 * b else 'no'},{b},note" for u, b in zip(users, in_b, strict=True)
-    ]
-    path = write(tmp_path, "user,back,minutes,said\n" + "\n".join(rows))
-    found = outcomes.compare_table(path, outcomes.read_table(path), unit="user", salt="salt", planned=2000)
-    assert [outcome.name for outcome in found] == ["back", "minutes"]
-    back = found[0]
-    assert back.a.n + back.b.n == 4000
-    assert back.difference.low < 0.1 < back.difference.high
-    assert back.is_found
-    assert back.always > back.difference.high - back.difference.value
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "no row"),
-        ("user,x\n", "no row"),
-        ("who,arm,x\na,A,1\n", "no user"),
-        ("user,arm,x\na,C,1\n", "neither A nor B"),
-        ("user,x\na,1\n", "neither A nor B"),
-        ("user,arm,x\na,A,1\na,A,1\n", "twice"),
-        ("user,arm,x\na,A,b\n", "no column"),
-    ],
-)
-def test_tables_that_are_none(tmp_path: Path, text: str, problem: str) -> None:
-    path = write(tmp_path, text)
-    with pytest.raises(ConfigError, match=problem):
-        outcomes.compare_table(path, outcomes.read_table(path), unit="user", salt=None, planned=10)
-
-
-@given(st.binary(max_size=80) | st.text(alphabet='user,arm\nAB1"x;.-\r\0', max_size=80).map(str.encode))
-def test_hostile_tables(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "hostile.csv"
-    path.write_bytes(raw)
-    try:
-        rows = outcomes.read_table(path)
-        found = outcomes.compare_table(path, rows, unit="user", salt=None, planned=10)
-    except ConfigError:
-        return
-    assert found

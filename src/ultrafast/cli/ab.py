@@ -63,7 +63,8 @@ def run(
     url: BaseUrl = DEFAULT_BASE_URL,
     model: AskedModel = None,
     tier: Annotated[
-        list[str] | None, typer.Option(help="service_tier of A, then of B; default: default and ultrafast.")
+        list[str] | None,
+        typer.Option(help="service_tier of A, then of B; without --a and --b, default and ultrafast."),
     ] = None,
     a: Annotated[
         list[str] | None,
@@ -238,6 +239,7 @@ def _work(
 async def _arms(wanted: tuple[Wanted, Wanted], prices: Sequence[Price]) -> tuple[dict[str, Arm], str]:
     """The arms by name, and the unit of their prices."""
     from ultrafast.bench.ab.arms import arm_of, shared_prices
+    from ultrafast.bench.ab.run.setup import RELATIVE
     from ultrafast.cli.endpoint_options import key_from
 
     if len(prices) > 2:
@@ -249,7 +251,7 @@ async def _arms(wanted: tuple[Wanted, Wanted], prices: Sequence[Price]) -> tuple
     ]
     (a, unit_a), (b, unit_b) = found
     a, b = shared_prices(a, b)
-    return {"A": a, "B": b}, unit_a if unit_a == unit_b else "$"
+    return {"A": a, "B": b}, RELATIVE if RELATIVE in (unit_a, unit_b) else "$"
 
 
 def _wanted(
@@ -263,9 +265,10 @@ def _wanted(
 
     if len(tiers) not in (0, 2):
         raise ConfigError(f"{len(tiers)} tiers for two arms: give --tier twice, or --a tier=… and --b tier=…")
+    unsaid = (None, None) if any(settings) else ("default", "ultrafast")
     of_a, of_b = (
-        changed(Wanted(url, model, tier, key_env), settings[i], f"--{name}")
-        for i, (name, tier) in enumerate(zip("ab", tiers or ("default", "ultrafast"), strict=True))
+        changed(Wanted(url, model, tier, key_env), said, f"--{name}")
+        for name, tier, said in zip("ab", tiers or unsaid, settings, strict=True)
     )
     if of_a == of_b:
         raise ConfigError("A and B are the same: let them differ in --tier, --a or --b")

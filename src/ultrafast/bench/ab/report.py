@@ -18,8 +18,8 @@ from ultrafast.bench.ab.analysis.words import amount, amount_range, factor, numb
 from ultrafast.bench.ab.outcomes import paired_outcomes
 from ultrafast.bench.ab.run.records import Arm, Pair
 from ultrafast.bench.ab.run.setup import RELATIVE, ArmSetup, Setup
-from ultrafast.report.page import Page
 from ultrafast.bench.statistics import Estimate, describe, proportion
+from ultrafast.report.page import Page, Tone
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
@@ -82,10 +82,10 @@ def page(report: Report) -> Page:
     """As HTML."""
     from ultrafast.report import plots
 
-    tone = {"A": "bad", "B": "good"}.get(report.verdict.take, "neutral")
+    tones: dict[str, Tone] = {"A": "bad", "B": "good"}
     facts = {name: value for name, value in _facts(report).items() if value}
     made = Page(f"A/B of a workflow: {report.analysis.a.asked} against {report.analysis.b.asked}", facts)
-    made.verdict(report.verdict.text, tone)  # type: ignore[arg-type]
+    made.verdict(report.verdict.text, tones.get(report.verdict.take, "neutral"))
     for line in report.verdict.sure:
         made.text(line)
     for line in report.verdict.cautions:

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from ultrafast.bench.ab.analysis import money, time_split
 from ultrafast.bench.ab.analysis.time_split import Split
 from ultrafast.bench.ab.run.records import Arm, Run
+from ultrafast.bench.client.call import Call
 from ultrafast.bench.statistics import Estimate, median, proportion
+
+_SAME_TIER = {"priority": "fast", "auto": "default", "scale": "default", "standard_only": "default"}
+"""Words that ask for a tier, and the name that the answer may have for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,7 @@ def summarise(arm: Arm, runs: Sequence[Run]) -> ArmSummary:
         failed_calls=len(calls) - len(fine),
         unstreamed_calls=sum(call.first_token_s is None for call in fine),
         served=dict(Counter(call.tier_served or "?" for call in fine)),
-        fallbacks=sum(
-            call.tier_served not in (None, call.tier_asked) for call in fine if call.tier_asked not in (None, "auto")
-        ),
+        fallbacks=sum(_fell_back(call) for call in fine),
         prompt_tokens=sum(call.prompt_tokens or 0 for call in calls),
         cached_tokens=sum(call.cached_tokens or 0 for call in calls),
         output_tokens=sum(call.output_tokens or 0 for call in calls),
@@ -82,3 +84,8 @@ def summarise(arm: Arm, runs: Sequence[Run]) -> ArmSummary:
         cost=math.fsum(costs) if costs else math.nan,
         cost_per_success=money.cost_per_success(costs, successes) if costs else math.nan,
     )
+
+
+def _fell_back(call: Call) -> bool:
+    asked, served = (_SAME_TIER.get(tier or "", tier) for tier in (call.tier_asked, call.tier_served))
+    return asked is not None and served is not None and asked != served
