@@ -183,8 +183,8 @@ def _tell(results: Results, setup: Setup, wish: Wish, files: _Files) -> None:
 
 def _compare(before: Path, after: Path, html_file: Path | None) -> None:
     from ultrafast.bench import compare
-    from ultrafast.bench.page import Page
     from ultrafast.bench.records import read_document
+    from ultrafast.report.page import Page
 
     first, second = (read_document(path, "api") for path in (before, after))
     comparison = compare.compare(first, second)

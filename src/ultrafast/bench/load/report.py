@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ultrafast.bench import plots
 from ultrafast.bench.load.arrivals import ClosedLoop, OpenLoop
 from ultrafast.bench.load.columns import SPEED, measured
 from ultrafast.bench.load.results import CellResult, Results
 from ultrafast.bench.load.summary import Summary
 from ultrafast.bench.load.words import COLUMNS, NOTE, OVERVIEW, alarms, facts, overview, rows, self_check
-from ultrafast.bench.page import Page
-from ultrafast.bench.plots import Line
 from ultrafast.bench.statistics import median
+from ultrafast.report import plots
+from ultrafast.report.page import Page
+from ultrafast.report.plots import Line
 
 _PLOTTED = {SPEED: "output speed, tokens/s", "ttft_s": "time to first token, s"}
 
