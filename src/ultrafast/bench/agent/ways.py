@@ -1,0 +1,97 @@
+"""The ways to hold a conversation: over which API, and whether each request sends all of it or only what is new."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ultrafast.bench.agent.task import arguments_of
+from ultrafast.bench.client.call import Ask, Call
+from ultrafast.bench.client.endpoint import Api, Endpoint
+
+
+class Way(StrEnum):
+    """How a conversation is sent."""
+
+    CHAT = "chat"  # Chat Completions, the whole conversation each time
+    RESPONSES = "responses"  # Responses over HTTP, the whole conversation each time
+    CONTINUED = "responses-continued"  # Responses over HTTP, from the stored response before
+    SOCKET = "socket"  # Responses over one WebSocket, from the response before
+
+    @property
+    def api(self) -> Api:
+        if self is Way.CONTINUED:
+            return "responses"
+        return self.value  # type: ignore[return-value]
+
+    @property
+    def continues(self) -> bool:
+        """Whether a request sends only what is new, and names the response it continues."""
+        return self in (Way.CONTINUED, Way.SOCKET)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One of those compared: an endpoint, with tier and API, and the way of conversing.
+
+    Attributes:
+        takes_salt: the server keeps caches apart by `cache_salt`, as ours does; for others, a line of its own at the
+            start of each conversation does.
+    """
+
+    endpoint: Endpoint
+    way: Way
+    takes_salt: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.endpoint.tier or 'no tier'} · {self.way}"
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Messages of one conversation, as Chat Completions has them, and what of them a server remembers.
+
+    Every conversation has caches of its own, so that no arm of a round reads what another one has computed.
+    """
+
+    arm: Arm
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    _salt: str = field(default_factory=lambda: secrets.token_hex(8))
+    _num_known: int = 0  # messages that the server remembers
+    _previous: str | None = None
+
+    def start(self, system: str) -> None:
+        own = "" if self.arm.takes_salt else f"Case {self._salt}. "
+        self.messages = [{"role": "system", "content": own + system}]
+
+    def add(self, role: str, content: str, **fields: Any) -> None:
+        self.messages.append({"role": role, "content": content, **fields})
+
+    def ask(self, **fields: Any) -> Ask:
+        """The next request; `fields` are those of `Ask`, without prompt and `extra`."""
+        extra: dict[str, Any] = {"parallel_tool_calls": False} if fields.get("tools") else {}
+        if self.arm.takes_salt:
+            extra["cache_salt"] = self._salt
+        if self.arm.way is not Way.CHAT:
+            extra["store"] = self.arm.way is Way.CONTINUED
+        if self._previous is not None:
+            extra["previous_response_id"] = self._previous
+        return Ask(prompt=self.messages[self._num_known :], extra=extra, **fields)
+
+    def answered(self, call: Call) -> None:
+        """Put the answer into the conversation. A call that was cut is left out, as no server takes it back."""
+        message: dict[str, Any] = {"role": "assistant", "content": call.text or None}
+        whole = [tool for tool in call.tool_calls if arguments_of(tool) is not None]
+        if whole:
+            message["tool_calls"] = [
+                {"id": tool.id, "type": "function", "function": {"name": tool.name, "arguments": tool.arguments}}
+                for tool in whole
+            ]
+        elif not call.text:
+            message["content"] = "(nothing)"
+        self.messages.append(message)
+        if self.arm.way.continues and call.response_id is not None:
+            self._previous, self._num_known = call.response_id, len(self.messages)
