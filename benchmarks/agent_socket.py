@@ -86,6 +86,7 @@ class Result:
 
     model: str
     found_words: int
+    tool_ms: float
     socket: list[Conversation] = field(default_factory=list)
     http: list[Conversation] = field(default_factory=list)
 
@@ -94,7 +95,7 @@ class Result:
         last = self.socket[-1]
         lines = [
             f"{self.model}, {len(self.socket)} conversations of {TURNS} turns, "
-            f"{sum(map(bool, last.calls))} of them with tool calls",
+            f"{sum(map(bool, last.calls))} of them with tool calls, which take {self.tool_ms:g} ms and are not counted",
             f"prompt of turn {TURNS}: {last.prompt_tokens[-1]} tokens, {last.cached_tokens[-1]} of them cached",
             f"{'ms, median (least)':32}{'WebSocket':>18}{'HTTP':>18}{'ratio':>16}",
         ]
@@ -152,13 +153,16 @@ def main() -> int:
         metavar="N",
         help="words that a tool finds, about 2.4 tokens each (default: %(default)s)",
     )
+    parser.add_argument(
+        "--tool-ms", type=float, default=50.0, metavar="MS", help="what a tool takes (default: %(default)s)"
+    )
     parser.add_argument("--repeats", type=int, default=9, metavar="N", help="rounds (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample")
     arguments = parser.parse_args()
     with served(arguments.model, arguments.threads) as port:
         web = http.client.HTTPConnection("127.0.0.1", port)
         with connect(f"ws://127.0.0.1:{port}/v1/responses", compression=None, max_size=None) as socket:
-            result = Result(_model(web), arguments.found)
+            result = Result(_model(web), arguments.found, arguments.tool_ms)
             measure(socket, web, arguments.repeats, result)
     print(result.report())
     if arguments.json:
@@ -177,8 +181,8 @@ def measure(socket: ClientConnection, web: http.client.HTTPConnection, repeats: 
                 ask,
                 result.model,
                 salt,
-                random.Random(number),
                 found_words=result.found_words,
+                tool_s=result.tool_ms / 1e3,
                 continues=way == "socket",
             )
             if number:
@@ -187,12 +191,13 @@ def measure(socket: ClientConnection, web: http.client.HTTPConnection, repeats: 
             raise SystemExit("agent_socket: the two ways had different answers, so their times say nothing")
 
 
-def hold(ask: Ask, model: str, salt: str, rng: random.Random, *, found_words: int, continues: bool) -> Conversation:
+def hold(ask: Ask, model: str, salt: str, *, found_words: int, tool_s: float, continues: bool) -> Conversation:
     """Hold one conversation.
 
     Args:
         salt: of its cache.
         found_words: length of what a tool finds.
+        tool_s: how long it takes to find it; no part of a turn.
         continues: each turn sends only what is new, and the response that it continues; otherwise everything.
     """
     held = Conversation()
@@ -219,6 +224,7 @@ def hold(ask: Ask, model: str, salt: str, rng: random.Random, *, found_words: in
         history += [*new, *response["output"]]
         new = _found(response["output"], _words(rng, found_words))
         previous = response["id"] if continues else None
+        time.sleep(tool_s)
     return held
 
 

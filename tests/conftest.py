@@ -11,6 +11,7 @@ import pytest
 
 from support.tiny import write_tiny_model
 from ultrafast.models import fetch
+from ultrafast.serving.wire import socket
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells start background jobs so, and children inherit it; the tests of Ctrl-C need programs that hear it.
@@ -23,6 +24,12 @@ def _state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", os.fspath(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ahead_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of tests compute what was asked, and no more, but where looking ahead is what is tested."""
+    monkeypatch.setattr(socket, "AHEAD_AFTER_S", 3600.0)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ def test_both_ways_hold_the_same_conversation() -> None:
         connect(f"ws://127.0.0.1:{server.port}/v1/responses", compression=None) as socket,
     ):
         web = http.client.HTTPConnection("127.0.0.1", server.port)
-        result = agent_socket.Result("scripted", 16)
+        result = agent_socket.Result("scripted", 16, tool_ms=0.0)
         agent_socket.measure(socket, web, 2, result)
         web.close()
     planned = [[message["role"] for message in plan.messages] for plan in engine.chat.planned]

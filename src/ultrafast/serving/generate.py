@@ -138,14 +138,19 @@ async def run(
         return Running(streams, parsers, news)
 
 
-def count_tokens(loop: EngineLoop, job: Job) -> int:
-    """Tokens of a job's prompt. Takes as long as rendering and tokenising do.
+def prompt_of(loop: EngineLoop, job: Job) -> list[int]:
+    """Token ids of a job's prompt. Takes as long as rendering and tokenising do.
 
     Raises:
         RequestError: with the wire's name of the field at fault.
     """
     with _wire_names(job.fields):
-        return len(_prepare(loop, job).prompt_ids)
+        return _prepare(loop, job).prompt_ids
+
+
+def count_tokens(loop: EngineLoop, job: Job) -> int:
+    """How many there are. Raises what `prompt_of` raises."""
+    return len(prompt_of(loop, job))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ class MessageAnswer:
 
     async def frames(self) -> AsyncIterator[bytes]:
         """The events, each item one write."""
-        empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": self._usage()}
+        usage = self._usage() | {"output_tokens": 0}  # of what is sent by now, whatever is there already
+        empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         yield _frames([{"type": "message_start", "message": self._head | empty}, {"type": "ping"}])
         async for batch in flushes(self._running.streams, self._running.news, interval_s=sse.FLUSH_S):
             for _, delta in batch:

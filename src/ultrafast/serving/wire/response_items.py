@@ -115,6 +115,20 @@ def read_input(sent: str | Sequence[Item], history: Sequence[Item]) -> list[Item
     return items
 
 
+def is_answerable(item: Item) -> bool:
+    """Whether it is a call that a client can bring the result of."""
+    return _call_of(item) is not None
+
+
+def answer_to(call: Item | None, text: str) -> Item:
+    """A complete item with the result of a call, or with what the user says."""
+    if call is None:
+        part = _text_part("input_text", text)
+        return {"id": new_id("msg"), "type": "message", "status": "completed", "role": "user", "content": [part]}
+    kind = next(output for output, answered in OUTPUTS.items() if answered == call["type"])
+    return {"id": new_id(_KINDS[kind][1]), "type": kind, "call_id": call["call_id"], "output": text}
+
+
 def to_messages(
     items: Iterable[Item], instructions: str | None, name_of: Callable[[str, str | None], str]
 ) -> list[Message]:

@@ -14,12 +14,12 @@ from ultrafast.engine.loop import EngineLoop, TokenStream
 from ultrafast.engine.stream import StreamCancelled, flushes
 from ultrafast.errors import RequestError
 from ultrafast.serving.errors import error_body
-from ultrafast.serving.generate import Running
+from ultrafast.serving.generate import Job, Running
 from ultrafast.serving.isolation import owner_of
 from ultrafast.serving.store import ResponseStore
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.response_events import Event, EventMaker, OutputWriter
-from ultrafast.serving.wire.response_items import Item, new_id
+from ultrafast.serving.wire.response_items import Item, answer_to, is_answerable, new_id
 from ultrafast.serving.wire.response_object import echo, usage_of
 from ultrafast.serving.wire.responses_request import Asked
 from ultrafast.types import AnswerEnd, Usage
@@ -44,6 +44,7 @@ class ResponseRun:
     Attributes:
         id: of the response.
         owner: who may see it.
+        loop: of the model.
         running: what the engine does for it; None for a warm-up that needs or gets nothing.
         turn: what a later request continues from; None before the end, and for a failure.
         ended: its terminal event was made, and it was stored if it is to be.
@@ -54,6 +55,7 @@ class ResponseRun:
     ) -> None:
         self.id = new_id("resp")
         self.owner = owner_of(connection)
+        self.loop = loop
         self.running = running
         self.turn: Turn | None = None
         self.ended = False
@@ -143,6 +145,18 @@ class ResponseRun:
         """The last events of a response that failed for a reason outside of it."""
         self.ended = True
         return [*self._fail(error), self._terminal()]
+
+    def continuations(self) -> list[Job]:
+        """What two turns after this one ask of the engine that differ in all that their clients choose.
+
+        They bring the result of the first call of the output, or the user's next words where there is none.
+
+        Raises:
+            RequestError: see `Asked.job`.
+        """
+        assert self.turn is not None
+        call = next((item for item in self._writer.items if is_answerable(item)), None)
+        return [self._asked.job([*self.turn.items, answer_to(call, text)]) for text in ("a", "1")]
 
     def cancel(self) -> bool:
         """End it now, as ``cancelled``; False if it has ended already."""

@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from ultrafast.errors import RequestError
+from ultrafast.serving.ahead import compute_shared_start
 from ultrafast.serving.errors import internal_error
 from ultrafast.serving.wire.body import decode
 from ultrafast.serving.wire.response_run import ResponseRun, Turn
 from ultrafast.serving.wire.responses import begin_response, previous_not_found, stored_turn
 from ultrafast.serving.wire.responses_request import DECODER, ResponsesRequest
 from ultrafast.serving.wire.socket_frames import Frame, error_event, event_text, read_frame, steer_failed, unknown_type
-from ultrafast.serving.wire.socket_lanes import Lane, Lanes, Memory
+from ultrafast.serving.wire.socket_lanes import Lane, Lanes, Meanwhile, Memory
 
 LIFETIME_S = 3600.0  # of a connection
 MAX_CONNECTIONS = 1024
+AHEAD_AFTER_S = 0.005  # a client that has its next turn ready is not slowed down by guesses about it
 
 _GOING_AWAY = 1001  # close codes of RFC 6455 and its registry: clients connect again after each of these
 _SERVICE_RESTART = 1012
@@ -150,11 +153,10 @@ class Connection:
         except RequestError as error:
             await self._send(error_event(error), stream_id)
 
-    async def _answer(self, lane: Lane, frame: Frame) -> None:
+    async def _answer(self, lane: Lane, frame: Frame) -> Meanwhile | None:
         """Answer one ``response.create``, whatever comes of it."""
         self._num_requests += 1
         request_id = f"{self._websocket.state.request_id}-{self._num_requests}"
-        failed = True
         try:
             if self._expired:
                 raise _expired()
@@ -167,7 +169,8 @@ class Connection:
                 whole=False,
                 previous=await self._previous(ask),
             )
-            failed = not await self._send_response(lane, making, request_id)
+            if await self._send_response(lane, making, request_id):
+                return partial(self._look_ahead, making, request_id)
         except RequestError as error:
             await self._send(error_event(error), lane.stream_id)
         except WebSocketDisconnect:
@@ -175,8 +178,8 @@ class Connection:
         except Exception:
             _log.exception("request %s failed", request_id)
             await self._send(error_event(internal_error(request_id)), lane.stream_id)
-        if failed:
-            self._memory.forget(lane, frame.continues)  # whoever continues from it again shall send everything
+        self._memory.forget(lane, frame.continues)  # whoever continues from it again shall send everything
+        return None
 
     async def _send_response(self, lane: Lane, making: ResponseRun, request_id: str) -> bool:
         """Send the events of a response as they come; returns whether it went well.
@@ -203,6 +206,23 @@ class Connection:
             lane.in_progress = None
             for stream in making.streams:
                 stream.cancel()  # nothing for those that have ended
+
+    async def _look_ahead(self, making: ResponseRun, request_id: str) -> None:
+        """Have what the next turn of a lane is sure to begin with computed; cancelled when it comes."""
+        await asyncio.sleep(AHEAD_AFTER_S)
+        try:
+            stream = await compute_shared_start(
+                self._websocket, making.loop, making.continuations(), request_id=f"{request_id}-ahead"
+            )
+            if stream is not None:
+                try:
+                    await stream.result()
+                finally:
+                    stream.cancel()
+        except RequestError:
+            pass  # the next turn does without, and tells what is wrong with it
+        except Exception:
+            _log.exception("looking ahead of request %s failed", request_id)
 
     async def _previous(self, ask: ResponsesRequest) -> Turn | None:
         """What a request continues from: the latest turn of some lane, or one that is stored.

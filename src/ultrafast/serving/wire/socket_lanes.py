@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,7 +19,10 @@ MAX_WAITING = 256  # frames, over all lanes
 MAX_WAITING_BYTES = 64 * 1024 * 1024  # of those; one frame of any size may wait
 MAX_REMEMBERED_BYTES = 128 * 1024 * 1024  # of turns, as JSON
 
-Answer = Callable[["Lane", Frame], Awaitable[None]]
+Meanwhile = Callable[[], Coroutine[None, None, None]]
+"""What is to be done in a lane until its next frame comes, and is cancelled then."""
+
+Answer = Callable[["Lane", Frame], Awaitable[Meanwhile | None]]
 
 
 @dataclass(eq=False, slots=True)
@@ -31,12 +34,14 @@ class Lane:
         waiting: frames that are not answered yet, in order.
         working: a task answers them.
         in_progress: id of the response in the making.
+        meanwhile: what is done until its next frame comes.
     """
 
     stream_id: str | None
     waiting: deque[Frame] = field(default_factory=deque)
     working: bool = False
     in_progress: str | None = None
+    meanwhile: asyncio.Task[None] | None = None
 
 
 class Lanes:
@@ -81,6 +86,8 @@ class Lanes:
             )
         if lane is None:
             lane = self._lanes[frame.stream_id] = Lane(frame.stream_id)
+        if lane.meanwhile is not None:
+            lane.meanwhile.cancel()
         lane.waiting.append(frame)
         self._num_waiting += 1
         self._waiting_bytes += len(frame.body)
@@ -98,12 +105,15 @@ class Lanes:
         return None
 
     async def _work(self, lane: Lane) -> None:
+        meanwhile: Meanwhile | None = None
         while lane.waiting:
             async with self._running:
                 frame = lane.waiting.popleft()
                 self._num_waiting -= 1
                 self._waiting_bytes -= len(frame.body)
-                await self._answer(lane, frame)
+                meanwhile = await self._answer(lane, frame)
+        if meanwhile is not None:
+            lane.meanwhile = self._tasks.create_task(meanwhile())
         lane.working = False
         self._num_working -= 1
         if not self._num_working:
