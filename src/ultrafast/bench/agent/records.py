@@ -18,8 +18,8 @@ class Request:
     """One request to the model.
 
     Attributes:
-        attempt: from 1; the second one follows an answer that was not the expected call.
-        problem: why the answer was not the expected call.
+        attempt: at the call of the step: 1, or 2 after an answer that was not the expected call; 0 for other requests.
+        problem: why the answer was not what was asked for.
     """
 
     purpose: Purpose
@@ -62,7 +62,7 @@ class TaskRun:
         round: from 1; the runs of a round are compared with each other.
         num_steps: that it should have had.
         failure: why it ended before its last step.
-        histories: the requests of every step as they were sent, for a replay (`replay.Recorded` as JSON).
+        histories: what each request said, whole conversations: lines of a file for a replay.
     """
 
     arm: str

@@ -44,35 +44,35 @@ class Settings:
     reasoning_effort: str | None = None
 
 
-class TaskFailed(Exception):
-    """A request failed, so that the task cannot go on; says how."""
+OnStep = Callable[[TaskRun, Step], None]
+"""Called after each step."""
+
+
+class RequestFailed(Exception):
+    """Says how; the task cannot go on."""
 
 
 async def run_task(
-    arm: Arm, client: Caller, clock: RunClock, settings: Settings, *, round: int, on_step: Callable[[int], None]
+    arm: Arm, client: Caller, clock: RunClock, settings: Settings, *, round: int, on_step: OnStep
 ) -> TaskRun:
-    """Do all steps, or those up to the first request that fails (`TaskRun.failure`).
-
-    Args:
-        on_step: is told the number of steps done.
-    """
+    """Do all steps, or those up to the first request that fails (`TaskRun.failure`)."""
     task = Task(settings.num_steps)
     run = TaskRun(arm.name, round, settings.num_steps)
     agent = _Agent(arm, client, clock, settings, task, run)
-    start_s = clock.now()
-    agent.conversation.start(SYSTEM)
+    agent.conversation.add("system", SYSTEM)
     agent.conversation.add("user", task.goal)
+    start_s = clock.now()
     for number, expected in enumerate(task.steps, 1):
         step = Step(number, expected.tool, start_s, start_s)
         run.steps.append(step)
         try:
             await agent.do(step, expected)
-        except TaskFailed as failed:
+        except RequestFailed as failed:
             run.failure = f"step {number}: {failed}"
         step.end_s = start_s = clock.now()
+        on_step(run, step)
         if run.failure:
             break
-        on_step(number)
     return run
 
 
@@ -137,7 +137,8 @@ class _Agent:
         request = Request(purpose, attempt, call)
         step.requests.append(request)
         if not call.is_ok:
-            raise TaskFailed(f"{call.outcome}: {call.error or 'no more is known'}")
+            step.by_model = False
+            raise RequestFailed(problem_of(call))
         self.conversation.answered(call)
         return request
 
@@ -156,3 +157,9 @@ class _Agent:
             self.conversation.add("tool", result, tool_call_id=call["id"])
         if not calls:
             self.conversation.add("user", result)
+
+
+def problem_of(call: Call) -> str:
+    """What became of a request that failed."""
+    status = f" {call.status}" if call.status not in (None, 200) else ""
+    return f"{call.outcome}{status}: {call.error or 'nothing more is known'}"

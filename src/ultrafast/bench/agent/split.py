@@ -40,7 +40,7 @@ class Span:
     start_s: float
     end_s: float
     step: int
-    attempt: int = 1
+    attempt: int = 0  # that of the request; 0 for tools
 
     @property
     def seconds(self) -> float:
@@ -54,7 +54,7 @@ def timeline(run: TaskRun) -> list[Span]:
     for step in run.steps:
         offset -= step.start_s
         cursor = step.start_s
-        for part, start, end, attempt in [*_busy(step), (Part.IDLE, step.end_s, step.end_s, 1)]:
+        for part, start, end, attempt in [*_busy(step), (Part.IDLE, step.end_s, step.end_s, 0)]:
             start, end = min(max(start, cursor), step.end_s), min(max(end, cursor), step.end_s)
             if start > cursor:
                 spans.append(Span(Part.IDLE, cursor + offset, start + offset, step.number))
@@ -80,7 +80,7 @@ def states_times(call: Call) -> bool:
 
 def _busy(step: Step) -> list[tuple[Part, float, float, int]]:
     spans = [(*piece, request.attempt) for request in step.requests for piece in call_pieces(request.call)]
-    spans += [(Part.TOOLS, tool.start_s, tool.end_s, 1) for tool in step.tools]
+    spans += [(Part.TOOLS, tool.start_s, tool.end_s, 0) for tool in step.tools]
     return sorted(spans, key=lambda span: span[1:3])
 
 

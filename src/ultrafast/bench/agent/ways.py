@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -50,36 +50,35 @@ class Arm:
         return f"{self.endpoint.tier or 'no tier'} · {self.way}"
 
 
-@dataclass(slots=True)
 class Conversation:
-    """Messages of one conversation, as Chat Completions has them, and what of them a server remembers.
+    """Messages as Chat Completions has them, and what of them the server remembers.
 
     Every conversation has caches of its own, so that no arm of a round reads what another one has computed.
     """
 
-    arm: Arm
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    _salt: str = field(default_factory=lambda: secrets.token_hex(8))
-    _num_known: int = 0  # messages that the server remembers
-    _previous: str | None = None
-
-    def start(self, system: str) -> None:
-        own = "" if self.arm.takes_salt else f"Case {self._salt}. "
-        self.messages = [{"role": "system", "content": own + system}]
+    def __init__(self, arm: Arm) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._arm = arm
+        self._salt = secrets.token_hex(8)
+        self._num_known = 0  # messages that the server remembers
+        self._previous: str | None = None
 
     def add(self, role: str, content: str, **fields: Any) -> None:
         self.messages.append({"role": role, "content": content, **fields})
 
     def ask(self, **fields: Any) -> Ask:
         """The next request; `fields` are those of `Ask`, without prompt and `extra`."""
+        new = self.messages[self._num_known :]
         extra: dict[str, Any] = {"parallel_tool_calls": False} if fields.get("tools") else {}
-        if self.arm.takes_salt:
+        if self._arm.takes_salt:
             extra["cache_salt"] = self._salt
-        if self.arm.way is not Way.CHAT:
-            extra["store"] = self.arm.way is Way.CONTINUED
+        elif not self._num_known:
+            new = _marked(new, self._salt)
+        if self._arm.way is not Way.CHAT:
+            extra["store"] = self._arm.way is Way.CONTINUED
         if self._previous is not None:
             extra["previous_response_id"] = self._previous
-        return Ask(prompt=self.messages[self._num_known :], extra=extra, **fields)
+        return Ask(prompt=new, extra=extra, **fields)
 
     def answered(self, call: Call) -> None:
         """Put the answer into the conversation. A call that was cut is left out, as no server takes it back."""
@@ -93,5 +92,16 @@ class Conversation:
         elif not call.text:
             message["content"] = "(nothing)"
         self.messages.append(message)
-        if self.arm.way.continues and call.response_id is not None:
+        if self._arm.way.continues and call.response_id is not None:
             self._previous, self._num_known = call.response_id, len(self.messages)
+
+
+def _marked(messages: list[dict[str, Any]], salt: str) -> list[dict[str, Any]]:
+    """The messages with something of their own at their very start."""
+    mark = f"Case {salt}."
+    first = messages[0]
+    if first["role"] not in ("system", "developer"):
+        return [{"role": "system", "content": mark}, *messages]
+    content = first.get("content")
+    own = [{"type": "text", "text": mark}, *content] if isinstance(content, list) else f"{mark} {content or ''}"
+    return [{**first, "content": own}, *messages[1:]]
