@@ -117,9 +117,9 @@ def bars(groups: Mapping[str, Mapping[str, Estimate]], *, x: str, log_x: bool = 
             centres.append((start + at - 1) / 2)
             at += 0.8
         _scale(axes, log_x, False)
+        axes.set_ylim(at - 1.2, -0.6)
         axes.set_yticks(centres, [_short(name) for name in groups])
         axes.tick_params(axis="y", length=0, colors=INK)
-        axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(x)
         handles = [Patch(facecolor=colour, alpha=_opacity(nth)) for colour, nth in styles.values()]

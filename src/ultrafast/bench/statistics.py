@@ -137,7 +137,7 @@ def bootstrap_apart(
 
 
 def describe(estimate: Estimate, digits: int = 3, *, scale: float = 1.0, unit: str = "") -> str:
-    """For people: ``281 (274 to 290)``, to so many significant digits of the value.
+    """For people: ``281 (274 to 290)``, to so many significant digits of the value; ``never`` for what did not end.
 
     Args:
         scale: what to multiply by first: 1000 shows seconds as milliseconds, 100 shares as per cent.
@@ -151,12 +151,24 @@ def describe(estimate: Estimate, digits: int = 3, *, scale: float = 1.0, unit: s
     places = max(0, digits - 1 - math.floor(math.log10(size))) if size else 0
 
     def text(number: float) -> str:
-        return f"{number:,.{places}f}" if math.isfinite(number) else "never" if number > 0 else "?"
+        return f"{number:,.{places}f}" if math.isfinite(number) else "never"
 
-    shown = f"{text(value)} {unit}".rstrip() if math.isfinite(value) else "never"
-    if math.isinf(low) and math.isinf(high) and low < high:
-        return f"{shown} (n = {estimate.n}: too few for an interval)"
-    return f"{shown} ({text(low)} to {text(high)})"
+    shown = f"{text(value)} {unit}".rstrip() if math.isfinite(value) else text(value)
+    match math.isfinite(low), math.isfinite(high):
+        case True, True:
+            return f"{shown} ({text(low)} to {text(high)})"
+        case True, False:
+            return f"{shown} (at least {text(low)})"
+        case False, True:
+            return f"{shown} (at most {text(high)})"
+    return f"{shown} (n = {estimate.n}: too few for an interval)" if low < high else shown
+
+
+def describe_seconds(estimate: Estimate, digits: int = 3) -> str:
+    """As `describe`, in milliseconds below a second."""
+    if abs(estimate.value) < 1:
+        return describe(estimate, digits, scale=1000, unit="ms")
+    return describe(estimate, digits, unit="s")
 
 
 def describe_quantile(values: ArrayLike, q: float, digits: int = 3, *, scale: float = 1.0, unit: str = "") -> str:
