@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ultrafast.cli import bench_agent
 from ultrafast.cli.options import DEFAULT_MODEL, Isa, Model, Threads
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -66,3 +67,6 @@ def engine(
         json_file.write(report.to_json(measurement.result))
     if not measurement.result.complete:
         raise typer.Exit(130)
+
+
+app.command("agent")(bench_agent.agent)

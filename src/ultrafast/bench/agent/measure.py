@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+import msgspec
+
 from ultrafast.bench.agent.records import Step, TaskRun
 from ultrafast.bench.agent.replay import Recorded, replay
-from ultrafast.bench.agent.run import Caller, OnStep, Settings, run_task
+from ultrafast.bench.agent.run import OnStep, Settings, run_task
 from ultrafast.bench.agent.task import MIN_STEPS
 from ultrafast.bench.agent.ways import Arm, Way
 from ultrafast.bench.client.client import Client
@@ -72,32 +74,29 @@ class Measurement:
             self._show(f"warming up {arm.name}")
             await self._warm_up(arm)
         rng = random.Random(self.settings.seed)
-        for round in range(1, self.rounds + 1):
+        for number in range(1, self.rounds + 1):
             if self.recording:
-                await self._replay(round)
+                await self._replay(number)
                 continue
             for arm in rng.sample(self.arms, len(self.arms)):
-                self._show(f"round {round}, {arm.name}")
+                self._show(f"round {number}, {arm.name}")
                 async with self._client(arm) as client:
-                    self.runs.append(
-                        await run_task(
-                            arm, client, self.clock, self.settings, round=round, on_step=self._count
-                        )
-                    )
-                self._done = (len(self.runs)) * self.settings.num_steps
+                    run = await run_task(arm, client, self.clock, self.settings, round=number, on_step=self._count)
+                self.runs.append(run)
+                self._done = len(self.runs) * self.settings.num_steps  # of one that failed, the rest counts as done
 
     def _client(self, arm: Arm) -> Client:
         return Client(arm.endpoint, self.clock, timeout_s=self._timeout_s)
 
     async def _warm_up(self, arm: Arm) -> None:
-        """A short task: connections, caches of the client and the server's first use of the schemas are not measured."""
+        """A short task, so that what client and server do for the first time is not measured."""
         few = replace(
             self.settings, num_steps=MIN_STEPS, step_tokens=min(self.settings.step_tokens, _WARM_UP_TOKENS), tool_s=0.0
         )
         async with self._client(arm) as client:
             if self.recording:
                 first = [msgspec.structs.replace(self.recording[0], max_tokens=_WARM_UP_TOKENS)]
-                (run,) = await replay({arm: client}, first, self.clock, few, round=0, on_step=lambda run, step: None)
+                (run,) = await replay([(arm, client)], first, self.clock, few, round=0, on_step=lambda run, step: None)
             else:
                 run = await run_task(arm, client, self.clock, few, round=0, on_step=lambda run, step: None)
         if run.failure:
@@ -109,12 +108,8 @@ class Measurement:
     async def _replay(self, round: int) -> None:
         self._show(f"round {round}, replay")
         async with AsyncExitStack() as stack:
-            clients: dict[Arm, Caller] = {
-                arm: await stack.enter_async_context(self._client(arm)) for arm in self.arms
-            }
-            self.runs += await replay(
-                clients, self.recording, self.clock, self.settings, round=round, on_step=self._count
-            )
+            arms = [(arm, await stack.enter_async_context(self._client(arm))) for arm in self.arms]
+            self.runs += await replay(arms, self.recording, self.clock, self.settings, round=round, on_step=self._count)
 
     def _count(self, run: TaskRun, step: Step) -> None:
         self._done += 1

@@ -78,7 +78,7 @@ def _parse(line: bytes, where: str) -> Recorded:
 
 
 async def replay(
-    arms: Mapping[Arm, Caller],
+    arms: Sequence[tuple[Arm, Caller]],
     recording: Sequence[Recorded],
     clock: RunClock,
     settings: Settings,
@@ -88,21 +88,22 @@ async def replay(
 ) -> list[TaskRun]:
     """Send every request to every arm, one at a time; the arms take turns at each step, in random order.
 
-    Answers are timed, not read. A request that fails is kept as `TaskRun.failure`, and the next ones are sent all the same.
+    Answers are timed, not read. The first request that fails is kept as `TaskRun.failure`; the next ones are sent all
+    the same.
     """
     rng = random.Random(settings.seed * 1_000 + round)
-    runs = {arm: TaskRun(arm.name, round, len(recording)) for arm in arms}
-    conversations: dict[tuple[Arm, str | int], Conversation] = {}
+    runs = {arm.name: TaskRun(arm.name, round, len(recording)) for arm, _ in arms}
+    conversations: dict[tuple[str, str | int], Conversation] = {}
     for number, recorded in enumerate(recording, 1):
-        for arm in rng.sample(list(arms), len(arms)):
-            conversation = conversations.setdefault((arm, recorded.task), Conversation(arm))
+        for arm, client in rng.sample(arms, len(arms)):
+            conversation = conversations.setdefault((arm.name, recorded.task), Conversation(arm))
             conversation.messages = recorded.messages
-            step = await _send(arms[arm], conversation, recorded, number, clock, settings, round)
-            runs[arm].steps.append(step)
-            call = step.requests[0].call
-            if not call.is_ok and runs[arm].failure is None:
-                runs[arm].failure = f"step {number}: {problem_of(call)}"
-            on_step(runs[arm], step)
+            step = await _send(client, conversation, recorded, number, clock, settings, round)
+            run = runs[arm.name]
+            run.steps.append(step)
+            if not step.by_model and run.failure is None:
+                run.failure = f"step {number}: {problem_of(step.requests[0].call)}"
+            on_step(run, step)
     return list(runs.values())
 
 

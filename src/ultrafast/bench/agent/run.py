@@ -77,9 +77,7 @@ async def run_task(
 
 
 class _Agent:
-    def __init__(
-        self, arm: Arm, client: Caller, clock: RunClock, settings: Settings, task: Task, run: TaskRun
-    ) -> None:
+    def __init__(self, arm: Arm, client: Caller, clock: RunClock, settings: Settings, task: Task, run: TaskRun) -> None:
         self.conversation = Conversation(arm)
         self._client = client
         self._clock = clock

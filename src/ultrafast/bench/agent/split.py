@@ -87,8 +87,8 @@ def _busy(step: Step) -> list[tuple[Part, float, float, int]]:
 def call_pieces(call: Call) -> Iterator[tuple[Part, float, float]]:
     """What a request's time went to, from `intended_s` to its end, on the clock of the run.
 
-    Times that the server states are put right before the end, so that the network is drawn before them: how much of it
-    came after is not known. Should they be longer than what passed here (they are of another clock), they are cut to that.
+    Times that the server states are put right before the end, and the network before them: how much of it came after is
+    not known. Should they be longer than what passed here (they are of another clock), they are cut to that.
     """
     start = call.intended_s
     end = max(time for time in (start, call.sent_s, call.last_token_s, call.done_s) if time is not None)

@@ -105,7 +105,12 @@ def _steps(world: World, num_further: int) -> list[Expected]:
     for defect in world.defects:
         stem = defect.file.removesuffix(".csv")
         steps += [
-            _step(f"find_{defect.ship.lower().replace(' ', '_')}", f"find {defect.ship}", world.find_text, text=defect.ship),
+            _step(
+                f"find_{defect.ship.lower().replace(' ', '_')}",
+                f"find {defect.ship}",
+                world.find_text,
+                text=defect.ship,
+            ),
             _read(world, defect.file),
             _step(
                 f"patch_{stem}",

@@ -12,7 +12,9 @@ from itertools import product
 
 _LINES = 8  # ships of a ledger
 _HEADER = "berth,ship,days,fee,total"
-_DOCKS = [f"{a}_{b}" for b, a in product(("quay", "dock", "pier", "basin", "wharf"), ("north", "south", "east", "west"))]
+_DOCKS = [
+    f"{a}_{b}" for b, a in product(("quay", "dock", "pier", "basin", "wharf"), ("north", "south", "east", "west"))
+]
 _SHIPS = [
     f"{a} {b}"
     for b, a in product(
