@@ -80,7 +80,7 @@ def endpoints_of(
     if len(prices) not in (0, 1, len(words)):
         raise ConfigError(f"{len(prices)} prices for {len(words)} tiers: give one for all, or one a tier")
     if prices:
-        by_tier: list[Price | None] = list(prices) * (len(words) // len(prices))
+        by_tier: Sequence[Price | None] = list(prices) * (len(words) // len(prices))
     else:
         by_tier = [found.prices.get(word or "default") for word in words]
     base_url, api_key = base_url_of(url), key_from(api_key_env)
