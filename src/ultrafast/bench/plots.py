@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ultrafast.bench.statistics import Estimate
+from ultrafast.bench.page import legible
+from ultrafast.bench.statistics import Estimate, Floats
 from ultrafast.bench.svg import GRID, INK, SOFT, Inks, drawing, to_svg
 
 _WIDTH = 8.0  # inches; the page scales it to its own width
@@ -29,7 +32,8 @@ _DASHES: tuple[tuple[float, Sequence[float]] | None, ...] = (None, (0, (5, 2)), 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve; `low` and `high` bound a band around it. Points that are not finite are left out."""
+    """One curve; `low` and `high` bound a band around it. Points that are not finite are left out, and so are those
+    that a logarithmic axis cannot show."""
 
     name: str
     x: Sequence[float]
@@ -59,21 +63,26 @@ def lines(curves: Sequence[Line], *, x: str, y: str, log_x: bool = False, log_y:
     """Curves over a common axis; `x` and `y` name the quantities, with units."""
     with drawing():
         figure, axes = _axes(3.6)
-        inks, handles = Inks(), list[Artist]()
+        inks, handles, widths = Inks(), list[Artist](), list[float]()
         for number, curve in enumerate(curves):
             colour, nth = inks.of(curve.name)
-            at, height = _finite(curve.x), _finite(curve.y)
+            at, height = np.asarray(curve.x, dtype=float), np.asarray(curve.y, dtype=float)
+            shown = _drawable(at, log_x) & _drawable(height, log_y)
+            widths += at[shown].tolist()
             dash, marker = _DASHES[nth % len(_DASHES)], _MARKERS[number % len(_MARKERS)]
-            axes.plot(at, height, color=colour, linestyle=dash, marker=marker)
+            style: dict[str, Any] = {"color": colour, "linestyle": dash, "marker": marker}
+            axes.plot(at, np.where(shown, height, np.nan), **style)
             if curve.low is not None and curve.high is not None:
-                axes.fill_between(at, _finite(curve.low), _finite(curve.high), color=colour, alpha=0.15, linewidth=0)
-            handles.append(Line2D([], [], color=colour, linestyle=dash, marker=marker))
-        _scale(axes, log_x, log_y)
+                low, high = (np.where(shown & np.isfinite(end), end, np.nan) for end in (curve.low, curve.high))
+                axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+            handles.append(Line2D([], [], **style))
+        _scale(axes.yaxis, log_y and bool(widths))
+        _scale(axes.xaxis, log_x and bool(widths))
         if not log_y:
             axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         if log_x:  # what was chosen to be measured, rather than powers of ten
-            _ticks_at(axes, [value for curve in curves for value in curve.x])
-        axes.set(xlabel=x, ylabel=y)
+            _ticks_at(axes, widths)
+        axes.set(xlabel=legible(x), ylabel=legible(y))
         names = [curve.name for curve in curves]
         _legend(figure, handles, names)
         return to_svg(figure, f"{y} over {x}: {', '.join(names)}")
@@ -83,25 +92,27 @@ def distribution(samples: Mapping[str, ArrayLike], *, x: str, log_x: bool = Fals
     """The share of samples at or below each value. What never ended (``inf``) keeps a curve below 100 %."""
     with drawing():
         figure, axes = _axes(3.2)
-        inks, handles = Inks(), list[Artist]()
+        inks, handles, drawn = Inks(), list[Artist](), 0
         for name, values in samples.items():
             colour, nth = inks.of(name)
             ordered = np.sort(np.asarray(values, dtype=float))
-            finite = ordered[np.isfinite(ordered)]
-            share = np.arange(len(finite) + 1) / max(1, len(ordered))
+            finite = ordered[_drawable(ordered, log_x)]
+            drawn += len(finite)
+            below = int((ordered <= 0).sum()) if log_x else 0
+            share = np.arange(below, below + len(finite) + 1) / max(1, len(ordered))
             dash = _DASHES[nth % len(_DASHES)]
             if len(finite):
                 axes.step([finite[0], *finite], share, where="post", color=colour, linestyle=dash)
             handles.append(Line2D([], [], color=colour, linestyle=dash))
-        _scale(axes, log_x, False)
+        _scale(axes.xaxis, log_x and drawn > 0)
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-        axes.set(xlabel=x, ylabel="share at or below")
+        axes.set(xlabel=legible(x), ylabel="share at or below")
         _legend(figure, handles, list(samples))
         return to_svg(figure, f"Distribution of {x}: {', '.join(samples)}")
 
 
-def bars(groups: Mapping[str, Mapping[str, Estimate]], *, x: str, log_x: bool = False) -> str:
+def bars(groups: Mapping[str, Mapping[str, Estimate]], *, x: str) -> str:
     """Estimates as bars with their intervals, by group (down the side) and series (by colour)."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     with drawing():
@@ -116,12 +127,12 @@ def bars(groups: Mapping[str, Mapping[str, Estimate]], *, x: str, log_x: bool = 
                 at += 1
             centres.append((start + at - 1) / 2)
             at += 0.8
-        _scale(axes, log_x, False)
+        _scale(axes.xaxis, False)
         axes.set_ylim(at - 1.2, -0.6)
         axes.set_yticks(centres, [_short(name) for name in groups])
         axes.tick_params(axis="y", length=0, colors=INK)
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(x)
+        axes.set_xlabel(legible(x))
         handles = [Patch(facecolor=colour, alpha=_opacity(nth)) for colour, nth in styles.values()]
         _legend(figure, handles, names)
         return to_svg(figure, f"{x}, by {', '.join(groups)}: {', '.join(names)}")
@@ -161,19 +172,21 @@ def _axes(height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _scale(axes: Axes, log_x: bool, log_y: bool) -> None:
-    figures = FuncFormatter(lambda value, _: f"{value:,.10g}")
-    for axis, log in ((axes.xaxis, log_x), (axes.yaxis, log_y)):
-        if log:
-            (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
-            low, high = axis.get_view_interval()
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
-            axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(figures)
+def _drawable(values: Floats, log: bool) -> NDArray[np.bool_]:
+    return np.isfinite(values) & (values > 0) if log else np.isfinite(values)
+
+
+def _scale(axis: XAxis | YAxis, log: bool) -> None:
+    if log:
+        (axis.axes.set_xscale if isinstance(axis, XAxis) else axis.axes.set_yscale)("log")
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
+        axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def _ticks_at(axes: Axes, values: Sequence[float]) -> None:
-    chosen = sorted({value for value in values if value > 0 and math.isfinite(value)})
+    chosen = sorted(set(values))
     if 1 < len(chosen) <= 12:
         axes.set_xticks(chosen)
         axes.minorticks_off()
@@ -211,10 +224,5 @@ def _legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str]) -> 
 
 
 def _short(name: str) -> str:
-    name = " ".join(name.split())
+    name = legible(name)
     return name if len(name) <= 44 else name[:43] + "…"
-
-
-def _finite(values: Sequence[float]) -> ArrayLike:
-    array = np.asarray(values, dtype=float)
-    return np.where(np.isfinite(array), array, np.nan)

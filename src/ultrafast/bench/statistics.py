@@ -69,7 +69,8 @@ def quantile(values: ArrayLike, q: float, confidence: float = 0.95) -> Estimate:
     below, above = _ranks(n, q, confidence)
     low = float(ordered[below - 1]) if below else -math.inf
     high = float(ordered[above - 1]) if above <= n else math.inf
-    return Estimate(_interpolated(ordered, q), low, high, n)
+    # With few samples a quantile near the end is likely outside of them all, and so beyond what interpolation gives.
+    return Estimate(min(max(_interpolated(ordered, q), low), high), low, high, n)
 
 
 def median(values: ArrayLike, confidence: float = 0.95) -> Estimate:

@@ -14,6 +14,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from ultrafast.bench.page import legible
+
 INK, SOFT, GRID = "#000001", "#000002", "#000003"
 """Stand for the page's colours while matplotlib draws, which knows no variables."""
 
@@ -87,12 +89,13 @@ def to_svg(figure: Figure, label: str) -> str:
     raw = re.sub(r"<[a-z][^>]*>", lambda tag: _tag(tag.group(), kept, salt), raw)
     size = re.search(r'viewBox="[^"]*"', raw)
     assert size
-    head = f'<svg role="img" aria-label="{escape(label)}" {size.group()}>'
+    head = f'<svg role="img" aria-label="{escape(legible(label))}" {size.group()}>'
     return head + re.sub(r"\s*\n\s*", "\n", raw[raw.index(">") + 1 :]).strip()
 
 
 def _tag(tag: str, kept: set[str], salt: str) -> str:
     tag = re.sub(r' id="([^"]*)"', lambda own: f' id="{salt}-{own[1]}"' if own[1] in kept else "", tag)
     tag = re.sub(r'(url\(#|href="#)', rf"\g<1>{salt}-", tag)
-    tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)  # matplotlib 3.9
+    tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
     return re.sub(r"#0000\d\d", lambda colour: _VARIABLES.get(colour.group(), colour.group()), tag)
