@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -119,10 +118,9 @@ def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, l
     path.write_bytes(b"\n".join(lines))
     try:
         recording = read_recording(path)
-    except ConfigError as error:
-        assert str(path) in str(error)
-    else:
-        assert all(line.messages for line in recording)
+    except ConfigError:
+        return
+    assert all(line.messages for line in recording)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

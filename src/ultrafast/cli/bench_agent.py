@@ -56,7 +56,9 @@ def agent(
         int, typer.Option(min=0, help="Limit of the note that the model writes before each call; 0: no notes.")
     ] = 120,
     tool_seconds: Annotated[float, typer.Option(min=0, help="What each tool takes; stands in for slow ones.")] = 0.0,
-    temperature: Annotated[float, typer.Option(min=0, max=2)] = 0.7,
+    temperature: Annotated[
+        float, typer.Option(min=0, max=2, help="Greedy notes (0) of small models repeat themselves, which drafts love.")
+    ] = 0.7,
     seed: Annotated[int, typer.Option(help="Of the order, and of sampling where the API takes one.")] = 1,
     reasoning_effort: Annotated[str | None, typer.Option(help="Sent as it is; default: none.")] = None,
     api_key_env: KeyEnv = DEFAULT_KEY_ENV,
@@ -93,8 +95,8 @@ def agent(
 
     At each step the model can call one tool only, and its arguments have one value each, so that any model completes
     the task where the server keeps to schemas. The wall time is split into queue, prefill, decode, network, tools and
-    idle, by step. The first tier and API are what the others are compared with; Ctrl-C ends the run with the tasks
-    done by then.
+    idle, by step. The first tier and API are what the others are compared with. Ctrl-C ends the run with the tasks
+    done by then; if none came to its end, the exit code is 1.
 
     Example: ultrafast bench agent --tier default --tier ultrafast --api chat --api socket --html agent.html
     """
@@ -131,6 +133,8 @@ def agent(
     _tell(measurement, json_file, html_file, record)
     if interrupted:
         raise typer.Exit(130)
+    if not any(run.is_complete for run in measurement.runs):
+        raise typer.Exit(1)
 
 
 async def _arms(

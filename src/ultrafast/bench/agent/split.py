@@ -55,7 +55,8 @@ def timeline(run: TaskRun) -> list[Span]:
         offset -= step.start_s
         cursor = step.start_s
         for part, start, end, attempt in [*_busy(step), (Part.IDLE, step.end_s, step.end_s, 0)]:
-            start, end = min(max(start, cursor), step.end_s), min(max(end, cursor), step.end_s)
+            start = min(max(start, cursor), step.end_s)
+            end = min(max(end, start), step.end_s)
             if start > cursor:
                 spans.append(Span(Part.IDLE, cursor + offset, start + offset, step.number))
             if end > start:

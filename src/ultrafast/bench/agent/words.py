@@ -36,7 +36,7 @@ def cells(results: Results) -> list[list[str]]:
         ("prompt tokens", lambda arm: _number(arm.prompt_tokens)),
         ("  of them cached", lambda arm: _percent(arm.cached)),
         ("drafted tokens accepted", lambda arm: _percent(arm.accepted)),
-        ("cost, US dollars", lambda arm: _NONE if arm.cost is None else f"{arm.cost:.6f}"),
+        ("cost", lambda arm: _NONE if arm.cost is None else f"{arm.cost:.6f}"),
         ("served as", lambda arm: ", ".join(arm.tiers_served)),
     ]
     if not results.num_recorded:
@@ -61,6 +61,11 @@ def notes(results: Results) -> list[str]:
         told.append(
             "Where a server does not state its own times, network and server are not separable: both are in "
             f"“{Part.FIRST_TOKEN}” (queue, prefill) and “{Part.STREAM}” (decode)."
+        )
+    if any(arm.cost is not None for arm in results.summaries):
+        told.append(
+            "Costs are in US dollars, at the prices given; without these, at what an Ultrafast server states for a "
+            "tier, taking a million tokens of its default tier for one dollar."
         )
     for arm in results.summaries:
         told += [f"{arm.arm}: a task ended at {failure}" for failure in dict.fromkeys(arm.failures)]
