@@ -81,7 +81,7 @@ def show(
             right += fact.figure == expected
             remark = "" if expected in (None, fact.figure) else f"  (wrong: it is {expected})"
             print(f"    {metric}: {fact.figure} [{fact.paragraph}]{remark}")
-        print("    computed: " + ", ".join(f"{name} {value}" for name, value in note.figures.items()))
+        print("    computed: " + ", ".join(f"{name} {value}" for name, value in sorted(note.figures.items())))
         if note.comment:
             print(f"    {note.comment}")
         for said in note.rejected:

@@ -109,8 +109,8 @@ class Writer:
                 self._ready(note)
 
     async def _comment(self, note: Note) -> None:
-        known = [f"{metric}: {fact.figure}" for metric, fact in note.facts.items()]
-        known += [f"{name}: {value}" for name, value in note.figures.items()]
+        known = [f"{metric}: {note.facts[metric].figure}" for metric in METRICS if metric in note.facts]
+        known += [f"{name}: {value}" for name, value in sorted(note.figures.items())]
         text = f"{note.filing.company}\n" + "\n".join(known)
         schema = _object(sentence={"type": "string", "maxLength": 200})
         async with self._slots:

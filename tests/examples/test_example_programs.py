@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,12 @@ def test_every_example_has_its_section() -> None:
     readme = (ROOT / "examples/README.md").read_text(encoding="utf-8")
     assert sorted(path.parent.name for path in ROOT.glob("examples/*/__main__.py")) == sorted(NAMES)
     assert all(f"python -m examples.{name}" in readme for name in NAMES)
+
+
+def test_examples_need_nothing_of_ours() -> None:
+    """They are there to be copied."""
+    for path in ROOT.glob("examples/**/*.py"):
+        assert not re.search(r"^\s*(from|import) ultrafast", path.read_text(encoding="utf-8"), re.M), path
 
 
 def test_a_program_that_finds_no_server_says_so_in_one_line() -> None:

@@ -124,20 +124,23 @@ def test_a_warm_up_without_work_has_nothing_to_tell() -> None:
     assert post(RESPONSES, input=[], generate=False).json()["ultrafast"] is None
 
 
-def test_waiting_for_a_slot_is_queue_time() -> None:
-    """The second of two has the one slot when the first ends: it has waited for all that this one took."""
+def test_waiting_is_told_apart_from_working() -> None:
+    """Of two requests for one slot, the engine holding still for a while: one waits for its slot, one for its token."""
     engine = ScriptedEngine(tiers=with_tiers(default={"slots": 1}), paced=True)
+    pause_s = 0.02
 
     async def main() -> list[dict[str, Any]]:
         async with asyncio.timeout(30), client_of(engine) as client:
             asked = [asyncio.create_task(client.post(CHAT, body_of(CHAT, max_tokens=20))) for _ in range(2)]
-            while client.loop.stats()["running"] + client.loop.stats()["waiting"] < 2:
+            while (client.loop.stats()["running"], client.loop.stats()["waiting"]) != (1, 1):
                 await asyncio.sleep(0.001)
+            await asyncio.sleep(pause_s)
             engine.allow(None)
             return [(await answer).json()["ultrafast"] for answer in asked]
 
-    first, second = sorted(asyncio.run(main()), key=lambda said: float(said["queue_ms"]))
-    assert second["queue_ms"] > first["prefill_ms"] + first["decode_ms"]
+    said = asyncio.run(main())
+    assert max(answer["queue_ms"] for answer in said) >= pause_s * 1e3
+    assert max(answer["prefill_ms"] for answer in said) >= pause_s * 1e3
 
 
 class FakeStream:

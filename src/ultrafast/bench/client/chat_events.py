@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ultrafast.bench.client.answer import Answer, Kind, OwnMeasures, Piece, malformed, message_of, seconds
+from ultrafast.bench.client.answer import (
+    UNREADABLE,
+    Answer,
+    Kind,
+    OwnMeasures,
+    Piece,
+    Tokens,
+    malformed,
+    message_of,
+    seconds,
+)
 from ultrafast.bench.client.call import Outcome, ServerTimes
 from ultrafast.bench.client.sse import Read
 
@@ -40,16 +50,16 @@ class _Choice(Struct):
 
 
 class _PromptDetails(Struct):
-    cached_tokens: int | None = None
+    cached_tokens: Tokens | None = None
 
 
 class _OutputDetails(Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Tokens | None = None
 
 
 class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _OutputDetails | None = None
 
@@ -59,9 +69,9 @@ class _Timings(Struct):
 
     prompt_ms: float | None = None
     predicted_ms: float | None = None
-    predicted_n: int | None = None
-    draft_n: int | None = None
-    draft_n_accepted: int | None = None
+    predicted_n: Tokens | None = None
+    draft_n: Tokens | None = None
+    draft_n_accepted: Tokens | None = None
 
 
 class _ChatChunk(Struct):
@@ -88,10 +98,10 @@ def read_chat(events: Iterable[Read]) -> Answer:
             return answer
         try:
             chunk = _DECODER.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             answer.failure = malformed(data, error)
             return answer
-        if chunk.error is not None:
+        if chunk.error:
             answer.failure = Outcome.ERROR, message_of(chunk.error)
             return answer
         _add(answer, at_s, chunk)

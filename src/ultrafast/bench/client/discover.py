@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from ultrafast.bench.client.answer import bounded, message_of
+from ultrafast.bench.client.answer import UNREADABLE, bounded, message_of
 from ultrafast.bench.client.client import headers_of
 from ultrafast.bench.client.endpoint import Price
 from ultrafast.errors import ServerError
@@ -106,7 +106,7 @@ def _models(base: str, status: int, body: bytes) -> list[str]:
         raise ServerError(problem, "is the address right, up to /v1? If so, say which model to ask with --model")
     try:
         return [listed.id for listed in msgspec.json.decode(body, type=_Models).data]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ServerError(f"{base}/models is no list of models: {error}", "is the address right, up to /v1?") from None
 
 
@@ -117,12 +117,12 @@ async def _tiers(session: aiohttp.ClientSession, base: str) -> dict[str, list[_L
         return None
     try:
         return {status.model: status.lanes for status in msgspec.json.decode(body, type=_Tiers).data}
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
 
 
 def _words(body: bytes) -> str:
     try:
         return message_of(msgspec.json.decode(body))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return bounded(body.decode(errors="replace")) or "without a word"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ultrafast.bench.client.answer import Answer, bounded, message_of
+from ultrafast.bench.client.answer import UNREADABLE, Answer, bounded, message_of
 from ultrafast.bench.client.call import Call, Outcome
 from ultrafast.bench.client.chat_events import read_chat
 from ultrafast.bench.client.endpoint import Api
@@ -88,5 +88,5 @@ def _refusal(recording: Recording) -> str:
     body = recording.body
     try:
         return message_of(msgspec.json.decode(body)) if body else f"status {recording.status} without a word"
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return bounded(body.decode(errors="replace"))

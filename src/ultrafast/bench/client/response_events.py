@@ -8,7 +8,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ultrafast.bench.client.answer import Answer, Kind, OwnMeasures, Piece, malformed, message_of
+from ultrafast.bench.client.answer import (
+    UNREADABLE,
+    Answer,
+    Kind,
+    OwnMeasures,
+    Piece,
+    Tokens,
+    malformed,
+    message_of,
+)
 from ultrafast.bench.client.call import Outcome, ToolCall
 from ultrafast.bench.client.sse import Read
 
@@ -24,16 +33,16 @@ _TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 
 
 class _CachedDetails(Struct):
-    cached_tokens: int | None = None
+    cached_tokens: Tokens | None = None
 
 
 class _ReasoningDetails(Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Tokens | None = None
 
 
 class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
     input_tokens_details: _CachedDetails | None = None
     output_tokens_details: _ReasoningDetails | None = None
 
@@ -88,7 +97,7 @@ def end_of(data: bytes) -> Literal["clean", "unclean"] | None:
     """
     try:
         event = _TYPE.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return "unclean"
     if event.type == "error":
         return "unclean" if event.status is None else "clean"
@@ -104,7 +113,7 @@ def read_response(events: Iterable[Read]) -> Answer:
         try:
             event = _DECODER.decode(data)
             _add(answer, at_s, event)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             answer.failure = answer.failure or malformed(data, error)
             return answer
         if answer.ended_s is not None:
