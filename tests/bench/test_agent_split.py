@@ -151,6 +151,13 @@ def test_without_token_counts_nothing_is_predicted() -> None:
     assert found.predicted is found.output is found.more_tokens is None
 
 
+def test_answers_that_came_in_one_piece_are_counted() -> None:
+    run = task("slow", states_times=False)
+    assert summarise(arm(tier="slow"), [run]).num_in_one_piece == 0
+    run.calls[1].first_token_s = run.calls[1].last_token_s
+    assert summarise(arm(tier="slow"), [run]).num_in_one_piece == 1
+
+
 def test_a_summary_is_of_what_was_completed() -> None:
     runs = [task("slow", round=1), task("slow", round=2, changes={2: breaks}), task("fast")]
     summary = summarise(arm(tier="slow"), runs)

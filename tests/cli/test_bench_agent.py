@@ -158,6 +158,7 @@ def test_wrong_options_are_said_in_one_line(tmp_path: Path) -> None:
         for options, words in [
             (("--replay", str(tmp_path / "bad.jsonl")), "bad.jsonl, line 1"),
             (("--api", "chat", "--api", "chat"), "asked for twice"),
+            (("--replay", str(tmp_path / "bad.jsonl"), "--record", "x"), "of its own to --record"),
         ]:
             done = run(server.url, *options)
             assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ultrafast.bench.agent.ways import Way
 from ultrafast.cli.endpoint_options import (
     DEFAULT_BASE_URL,
     DEFAULT_KEY_ENV,
@@ -19,6 +19,7 @@ from ultrafast.cli.endpoint_options import (
     PriceOutput,
     Tiers,
 )
+from ultrafast.errors import ConfigError
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -30,21 +31,12 @@ if TYPE_CHECKING:
     from ultrafast.bench.client.endpoint import Price
 
 
-class _Api(StrEnum):
-    """`agent.ways.Way`, which is too heavy to import for `--help`."""
-
-    CHAT = "chat"
-    RESPONSES = "responses"
-    CONTINUED = "responses-continued"
-    SOCKET = "socket"
-
-
 def agent(
     url: BaseUrl = DEFAULT_BASE_URL,
     model: AskedModel = None,
     tier: Tiers = None,
     api: Annotated[
-        list[_Api] | None,
+        list[Way] | None,
         typer.Option(
             help="How to converse; several times to compare: chat and responses send the whole conversation each time, "
             "responses-continued and socket (a WebSocket) what is new; default: chat."
@@ -57,7 +49,10 @@ def agent(
     ] = 120,
     tool_seconds: Annotated[float, typer.Option(min=0, help="What each tool takes; stands in for slow ones.")] = 0.0,
     temperature: Annotated[
-        float, typer.Option(min=0, max=2, help="Greedy notes (0) of small models repeat themselves, which drafts love.")
+        float,
+        typer.Option(
+            min=0, max=2, help="Of notes and calls; at 0, small models repeat themselves, which drafts foresee."
+        ),
     ] = 0.7,
     seed: Annotated[int, typer.Option(help="Of the order, and of sampling where the API takes one.")] = 1,
     reasoning_effort: Annotated[str | None, typer.Option(help="Sent as it is; default: none.")] = None,
@@ -109,10 +104,12 @@ def agent(
     from ultrafast.cli.endpoint_options import prices_of
     from ultrafast.cli.progress import step_bar
 
+    if replay and record:
+        raise ConfigError("--replay has no conversations of its own to --record")
     recording = read_recording(replay) if replay else []
     settings = Settings(steps, step_tokens, tool_seconds, temperature, seed, reasoning_effort)
     prices = prices_of(price_input, price_output)
-    arms = asyncio.run(_arms(url, model, tier, api or [_Api.CHAT], api_key_env, prices))
+    arms = asyncio.run(_arms(url, model, tier, api or [Way.CHAT], api_key_env, prices))
     with ExitStack() as stack:
         on_step = _log_to(log_file, arms, stack)
         measurement = Measurement(
@@ -141,21 +138,20 @@ async def _arms(
     url: str,
     model: str | None,
     tiers: Sequence[str] | None,
-    apis: Sequence[_Api],
+    apis: Sequence[Way],
     api_key_env: str,
     prices: Sequence[Price],
 ) -> list[Arm]:
     """One arm a tier and API: every API of the first tier, then of the next."""
-    from ultrafast.bench.agent.ways import Arm, Way
+    from ultrafast.bench.agent.ways import Arm
     from ultrafast.cli.endpoint_options import endpoints_of, found_at
 
     found = await found_at(url, model, api_key_env)
-    ways = [Way(api.value) for api in apis]
-    by_way = [endpoints_of(found, url, tiers, way.api, api_key_env, prices) for way in ways]
+    by_way = [endpoints_of(found, url, tiers, way.api, api_key_env, prices) for way in apis]
     return [
         Arm(endpoint, way, takes_salt=found.is_ours)
         for same_tier in zip(*by_way, strict=True)
-        for endpoint, way in zip(same_tier, ways, strict=True)
+        for endpoint, way in zip(same_tier, apis, strict=True)
     ]
 
 

@@ -44,7 +44,6 @@ class Measurement:
         *,
         rounds: int,
         recording: Sequence[Recorded] = (),
-        timeout_s: float = 600.0,
         on_progress: Callable[[str, int, int], None] = lambda title, done, total: None,
         on_step: OnStep = lambda run, step: None,
     ) -> None:
@@ -60,7 +59,6 @@ class Measurement:
         self.recording = recording
         self.clock = RunClock()
         self.runs: list[TaskRun] = []
-        self._timeout_s = timeout_s
         self._on_progress = on_progress
         self._on_step = on_step
         self._done = 0
@@ -80,20 +78,17 @@ class Measurement:
                 continue
             for arm in rng.sample(self.arms, len(self.arms)):
                 self._show(f"round {number}, {arm.name}")
-                async with self._client(arm) as client:
+                async with Client(arm.endpoint, self.clock) as client:
                     run = await run_task(arm, client, self.clock, self.settings, round=number, on_step=self._count)
                 self.runs.append(run)
                 self._done = len(self.runs) * self.settings.num_steps  # of one that failed, the rest counts as done
-
-    def _client(self, arm: Arm) -> Client:
-        return Client(arm.endpoint, self.clock, timeout_s=self._timeout_s)
 
     async def _warm_up(self, arm: Arm) -> None:
         """A short task, so that what client and server do for the first time is not measured."""
         few = replace(
             self.settings, num_steps=MIN_STEPS, step_tokens=min(self.settings.step_tokens, _WARM_UP_TOKENS), tool_s=0.0
         )
-        async with self._client(arm) as client:
+        async with Client(arm.endpoint, self.clock) as client:
             if self.recording:
                 first = [msgspec.structs.replace(self.recording[0], max_tokens=_WARM_UP_TOKENS)]
                 (run,) = await replay([(arm, client)], first, self.clock, few, round=0, on_step=lambda run, step: None)
@@ -108,7 +103,7 @@ class Measurement:
     async def _replay(self, round: int) -> None:
         self._show(f"round {round}, replay")
         async with AsyncExitStack() as stack:
-            arms = [(arm, await stack.enter_async_context(self._client(arm))) for arm in self.arms]
+            arms = [(arm, await stack.enter_async_context(Client(arm.endpoint, self.clock))) for arm in self.arms]
             self.runs += await replay(arms, self.recording, self.clock, self.settings, round=round, on_step=self._count)
 
     def _count(self, run: TaskRun, step: Step) -> None:

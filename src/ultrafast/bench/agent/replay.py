@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ultrafast.bench.agent.conversation import Conversation
 from ultrafast.bench.agent.records import Request, Step, TaskRun
 from ultrafast.bench.agent.run import Caller, OnStep, Settings, problem_of
-from ultrafast.bench.agent.ways import Arm, Conversation
+from ultrafast.bench.agent.ways import Arm
 from ultrafast.bench.client.clock import RunClock
 from ultrafast.errors import ConfigError
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ultrafast.bench.agent.conversation import Conversation
 from ultrafast.bench.agent.records import Purpose, Request, Step, TaskRun, ToolRun
 from ultrafast.bench.agent.task import SYSTEM, Expected, Task
-from ultrafast.bench.agent.ways import Arm, Conversation
+from ultrafast.bench.agent.ways import Arm
 from ultrafast.bench.client.call import Ask, Call
 from ultrafast.bench.client.clock import RunClock
 

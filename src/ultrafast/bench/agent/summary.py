@@ -10,6 +10,7 @@ from ultrafast.bench import statistics
 from ultrafast.bench.agent.records import TaskRun
 from ultrafast.bench.agent.split import OUTPUT, Part, states_times, timeline, totals
 from ultrafast.bench.agent.ways import Arm
+from ultrafast.bench.client.call import Call
 from ultrafast.bench.statistics import Estimate
 
 
@@ -22,6 +23,7 @@ class Summary:
         parts: seconds; together they are `wall`.
         num_steps: of all runs; `num_by_model` of them were done by the model itself.
         states_times: the server told its own times of every request, so that the network is known.
+        num_in_one_piece: answers of several tokens that came all at once, from a server that does not state its times.
         first_token: median over requests, seconds from the intended start.
         output_speed: tokens a second of the parts that are model output.
         cached: share of prompt tokens that were in the server's cache.
@@ -41,6 +43,7 @@ class Summary:
     num_retries: int
     retry_s: float
     states_times: bool
+    num_in_one_piece: int
     first_token: Estimate
     output_speed: float | None
     output_tokens: float | None
@@ -72,6 +75,7 @@ def summarise(arm: Arm, runs: Sequence[TaskRun]) -> Summary:
         num_retries=sum(run.num_retries for run in own),
         retry_s=_mean([run.retry_s for run in complete]) or 0.0,
         states_times=bool(calls) and all(map(states_times, calls)),
+        num_in_one_piece=sum(map(_is_in_one_piece, calls)),
         first_token=statistics.median([call.ttft_s for call in calls if call.ttft_s is not None]),
         output_speed=_ratio(_total([run.output_tokens for run in complete]), sum(output_s(run) for run in complete)),
         output_tokens=_ratio(_total([run.output_tokens for run in complete]), len(complete)),
@@ -90,6 +94,10 @@ def output_s(run: TaskRun) -> float:
     """Seconds in which the model wrote."""
     sums = totals(timeline(run))
     return sum(sums[part] for part in OUTPUT)
+
+
+def _is_in_one_piece(call: Call) -> bool:
+    return not states_times(call) and (call.output_tokens or 0) > 1 and call.first_token_s == call.last_token_s
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

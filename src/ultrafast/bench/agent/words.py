@@ -19,7 +19,8 @@ def about(results: Results) -> str:
     what = f"A replay of {results.num_recorded} requests"
     if not results.num_recorded:
         tools = f", tools that take {settings.tool_s:g} s each" if settings.tool_s else ""
-        what = f"A task of {settings.num_steps} steps, notes of up to {settings.step_tokens} tokens{tools}"
+        notes = f"notes of up to {settings.step_tokens} tokens" if settings.step_tokens else "no notes"
+        what = f"A task of {settings.num_steps} steps, {notes}{tools}"
     plural = "s" * (results.rounds > 1)
     return f"{what}: {model}, {results.rounds} round{plural}, arms in random order, one request at a time."
 
@@ -37,7 +38,7 @@ def cells(results: Results) -> list[list[str]]:
         ("  of them cached", lambda arm: _percent(arm.cached)),
         ("drafted tokens accepted", lambda arm: _percent(arm.accepted)),
         ("cost", lambda arm: _NONE if arm.cost is None else f"{arm.cost:.6f}"),
-        ("served as", lambda arm: ", ".join(arm.tiers_served)),
+        ("served as", _served),
     ]
     if not results.num_recorded:
         rows[1:1] = [("steps done by the model", lambda arm: f"{arm.num_by_model} of {arm.num_steps}")]
@@ -62,6 +63,12 @@ def notes(results: Results) -> list[str]:
             "Where a server does not state its own times, network and server are not separable: both are in "
             f"“{Part.FIRST_TOKEN}” (queue, prefill) and “{Part.STREAM}” (decode)."
         )
+    told += [
+        f"{arm.arm}: {arm.num_in_one_piece} answers came in one piece, so that the time to write them is in "
+        f"“{Part.FIRST_TOKEN}”, and the output speed is not that of the model."
+        for arm in results.summaries
+        if arm.num_in_one_piece
+    ]
     if any(arm.cost is not None for arm in results.summaries):
         told.append(
             "Costs are in US dollars, at the prices given; without these, at what an Ultrafast server states for a "
@@ -81,7 +88,7 @@ def _sentences(speedup: Speedup) -> list[str]:
     )
     lines = [told]
     if speedup.predicted is None or speedup.output is None:
-        lines.append("What its output speed predicts is not known: the server states no token counts.")
+        lines.append("  What its output speed predicts is not known: the server states no token counts.")
     else:
         lines.append(
             f"  {speedup.share:.0%} of the time of {speedup.base} is model output, which is {speedup.output:.2f} times "
@@ -106,6 +113,12 @@ def _part(part: Part) -> Callable[[Summary], str]:
         return f"{arm.parts[part]:.2f} s {arm.parts[part] / arm.wall.value:4.0%}" if arm.num_complete else _NONE
 
     return cell
+
+
+def _served(arm: Summary) -> str:
+    if len(arm.tiers_served) == 1:
+        return next(iter(arm.tiers_served))
+    return ", ".join(f"{tier} {count}" for tier, count in arm.tiers_served.items())
 
 
 def _number(value: float | None, places: int = 0) -> str:
