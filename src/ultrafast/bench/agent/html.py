@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ultrafast.bench import plots
 from ultrafast.bench.agent.records import TaskRun
 from ultrafast.bench.agent.results import Results
 from ultrafast.bench.agent.split import Part, timeline
 from ultrafast.bench.agent.words import about, cells, notes, sentences
-from ultrafast.bench.page import Page
+from ultrafast.report import plots
+from ultrafast.report.page import Page
 
 
 def page(results: Results) -> Page:

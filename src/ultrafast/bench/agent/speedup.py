@@ -12,7 +12,7 @@ from ultrafast.bench import statistics
 from ultrafast.bench.agent.records import TaskRun
 from ultrafast.bench.agent.split import Part, timeline, totals
 from ultrafast.bench.agent.summary import output_s
-from ultrafast.bench.statistics import Estimate
+from ultrafast.report.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ultrafast.bench.agent.records import TaskRun
 from ultrafast.bench.agent.split import OUTPUT, Part, states_times, timeline, totals
 from ultrafast.bench.agent.ways import Arm
 from ultrafast.bench.client.call import Call
-from ultrafast.bench.statistics import Estimate
+from ultrafast.report.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)
