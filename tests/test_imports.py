@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "engine": {"engine", "models", "chat"},
     "serving": {"serving", "engine", "chat"},
     "bench": {"bench", "engine", "models"},
-    "cli": {"cli", "config", "serving", "engine", "models", "bench"},
+    "wafer": {"wafer", "models"},
+    "cli": {"cli", "config", "serving", "engine", "models", "bench", "wafer"},
     "__init__": {"engine"},  # the public names
 }
 MAY_INCLUDE = {
