@@ -49,6 +49,7 @@ class Experts:
         shared: experts that every token goes through.
         intermediate_size: of each.
         dense_layers: the first so many layers are dense.
+        every: of the others, each so many-th has experts, and the rest are dense.
     """
 
     count: int
@@ -56,6 +57,11 @@ class Experts:
     intermediate_size: int
     shared: int = 0
     dense_layers: int = 0
+    every: int = 1
+
+    def in_layer(self, layer: int) -> bool:
+        """Whether that layer has experts."""
+        return layer >= self.dense_layers and (layer - self.dense_layers) % self.every == self.every - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class Shape:
         ):
             if getattr(self, field) < 1:
                 raise ConfigError(f"{self.name}: {field} is {getattr(self, field)}; it must be at least 1")
-        if self.intermediate_size < 1 and (self.experts is None or self.experts.dense_layers):
+        if self.intermediate_size < 1 and not all(map(self._has_experts, range(self.num_layers))):
             raise ConfigError(f"{self.name}: intermediate_size is {self.intermediate_size}; it must be at least 1")
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(f"{self.name}: {self.num_kv_heads} KV heads do not divide the {self.num_heads} heads")
@@ -172,6 +178,9 @@ class Shape:
             return self.latent.kv_rank + self.latent.rope_dim
         return 2 * self.num_kv_heads * self.head_dim
 
+    def _has_experts(self, layer: int) -> bool:
+        return self.experts is not None and self.experts.in_layer(layer)
+
     def _attention(self) -> tuple[Matrix, ...]:
         heads, hidden, latent = self.num_heads, self.hidden_size, self.latent
         if latent is None:
@@ -191,7 +200,7 @@ class Shape:
 
     def _feed_forward(self, layer: int) -> tuple[Matrix, ...]:
         experts, hidden = self.experts, self.hidden_size
-        if experts is None or layer < experts.dense_layers:
+        if experts is None or not experts.in_layer(layer):
             return _gated("", "dense", hidden, self.intermediate_size, 1, 1)
         size = experts.intermediate_size
         routed = _gated("expert_", "expert", hidden, size, experts.count, experts.active)
