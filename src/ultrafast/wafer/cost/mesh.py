@@ -1,0 +1,139 @@
+"""What a layer costs on a square region of processing elements (PEs), in cycles, before any constant is fitted.
+
+The forms are those of PLMR and of the MeshGEMV and MeshGEMM algorithms (He et al., WaferLLM, OSDI 2025,
+https://www.usenix.org/system/files/osdi25-he.pdf), with counts taken from the matrices of the layer, so that grouped
+queries, latent attention and experts need no forms of their own. Ceilings are meant: a PE has whole rows and columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ultrafast.wafer.shape import Matrix, Shape
+
+_NORMS = 2  # sums of squares, one before attention and one before the feed-forward network
+_SOFTMAX = 2  # its largest score, and its sum
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeWork:
+    """One token through one layer, or a part of it.
+
+    Attributes:
+        macs: multiply-adds of the busiest PE.
+        steps: vector instructions that it issues; each has a cost of its own, however short its vector.
+        hops: links that partial sums and results pass one after the other.
+        stages: times that a PE's software handles a message on that way.
+    """
+
+    macs: float = 0.0
+    steps: float = 0.0
+    hops: float = 0.0
+    stages: float = 0.0
+
+    def __add__(self, other: DecodeWork) -> DecodeWork:
+        return DecodeWork(
+            self.macs + other.macs, self.steps + other.steps, self.hops + other.hops, self.stages + other.stages
+        )
+
+
+def reduction(side: int, count: int = 1) -> DecodeWork:
+    """All-reduces along a line of ``side`` PEs by a tree of two levels: half a line up in each of two halves, and back.
+
+    A group of g PEs sums up in g / 2 stages from both ends, then G groups do: with g = G = sqrt(side), that is
+    sqrt(side) stages; every link of the line is passed once up and down: ``side`` hops.
+    """
+    return DecodeWork(hops=count * float(side), stages=count * math.sqrt(side))
+
+
+def gemv(matrix: Matrix, side: int, *, times: int = 1) -> DecodeWork:
+    """A matrix times a vector, without the reduction of its partial sums: a vector instruction for each column."""
+    rows, columns = _share(matrix.rows, side), _share(matrix.columns, side)
+    return DecodeWork(macs=float(times * rows * columns), steps=float(times * columns))
+
+
+def attention(shape: Shape, layer: int, side: int, context: int) -> DecodeWork:
+    """Scores and weighted values of one token over its context, spread evenly over the rows of the region."""
+    seen = context if not shape.windows or not shape.windows[layer] else min(context, shape.windows[layer])
+    positions = _share(seen, side)
+    keys, values = _head_widths(shape)
+    return DecodeWork(
+        macs=float((_share(keys, side) + _share(values, side)) * positions),
+        steps=float(_share(keys, side) + positions),
+    )
+
+
+def decode(shape: Shape, layer: int, side: int, context: int, *, batch: int = 1) -> DecodeWork:
+    """One token of each of ``batch`` sequences through one layer that has a region of ``side`` x ``side`` PEs.
+
+    Arithmetic and instructions are those of all sequences; messages carry what is of all of them, in the same hops.
+    Experts are cut into tiles over the whole region, as the other matrices are: no PE idles for want of a token, and
+    the active experts follow each other.
+    """
+    work = reduction(side, _num_reductions(shape, layer))
+    for matrix in shape.matrices(layer):
+        work += gemv(matrix, side, times=batch * matrix.active)
+    attended = attention(shape, layer, side, context)
+    return work + DecodeWork(macs=batch * attended.macs, steps=batch * attended.steps)
+
+
+def head(shape: Shape, side: int, *, batch: int = 1) -> DecodeWork:
+    """The output projection on a region of its own, and the search for the largest logit."""
+    return gemv(shape.head, side, times=batch) + reduction(side, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillWork:
+    """A prompt through one layer.
+
+    Attributes:
+        macs: multiply-adds of the busiest PE.
+        shifts: steps of compute and shift, over all matrix products, each of which moves a tile to a neighbour.
+    """
+
+    macs: float
+    shifts: float
+
+
+def prefill(shape: Shape, layer: int, side: int, tokens: int) -> PrefillWork:
+    """``tokens`` of a prompt through one layer: each product is ``side`` steps of compute and shift (MeshGEMM)."""
+    rows = _share(tokens, side)
+    keys, values = _head_widths(shape)
+    seen = tokens if not shape.windows or not shape.windows[layer] else min(tokens, shape.windows[layer])
+    macs, products = rows * _share(seen, side) * (_share(keys, side) + _share(values, side)), 2
+    for matrix in shape.matrices(layer):
+        used = _used_experts(matrix, tokens)
+        per_token = matrix.active / used  # of the tokens, how many meet each matrix that is used at all
+        macs += math.ceil(rows * per_token) * _share(matrix.rows, side) * _share(matrix.columns, side) * used
+        products += used
+    return PrefillWork(macs=float(side * macs), shifts=float(side * products))
+
+
+def _used_experts(matrix: Matrix, tokens: int) -> int:
+    """How many matrices of a kind a prompt needs: with many tokens, all of them."""
+    return min(matrix.count, matrix.active * tokens)
+
+
+def _num_reductions(shape: Shape, layer: int) -> int:
+    """All-reduces of a token: after each product whose input is spread, with those that share an input fused."""
+    names = {matrix.name for matrix in shape.matrices(layer)}
+    fused = len({"q", "k", "v", "q_down", "kv_down"} & names) - 1  # they share their input
+    gates = sum(name.endswith("gate") for name in names)  # gate and up share their input
+    experts = {"expert_gate", "shared_gate"} <= names  # routed and shared experts too, and their sums are one
+    products = len(names) - fused - gates - 2 * experts
+    return products + 2 + _NORMS + _SOFTMAX
+
+
+def _head_widths(shape: Shape) -> tuple[int, int]:
+    """Numbers of all heads that a query is compared with, and that are summed up, a position."""
+    if shape.latent is None:
+        width = shape.num_heads * shape.head_dim
+        return width, width
+    # Absorbed into queries and outputs, keys and values of all heads are the compressed vector itself.
+    rank = shape.latent.kv_rank
+    return shape.num_heads * (rank + shape.latent.rope_dim), shape.num_heads * rank
+
+
+def _share(size: int, side: int) -> int:
+    return -(-size // side)

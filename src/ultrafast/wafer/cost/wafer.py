@@ -1,0 +1,90 @@
+"""Time of a token and of a prompt on wafers: layers in series, each on its own region, all weights where used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ultrafast.wafer.cost import mesh
+from ultrafast.wafer.cost.constants import constant
+from ultrafast.wafer.device import Device
+from ultrafast.wafer.shape import Shape
+
+HOP_CYCLES = 1.0
+"""A word passes one link a cycle (WaferLLM; a free fit of all decode cells gives 0.94)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """Where the layers are: one square region each.
+
+    Attributes:
+        sides: PEs along a side of each layer's region.
+        head_side: the same of the output projection; 0: it is left out.
+        wafers: over how many they are spread.
+    """
+
+    sides: Sequence[int]
+    head_side: int
+    wafers: int = 1
+
+    @classmethod
+    def equal(cls, shape: Shape, device: Device, wafers: int, *, fill: float = 0.95) -> Regions:
+        """All layers alike, and the head by its share of the parameters, on ``fill`` of the PEs."""
+        cores = fill * device["cores"] * wafers
+        head_share = shape.head.parameters / max(1, shape.num_parameters)
+        side = math.isqrt(max(1, int(cores * (1 - head_share) / shape.num_layers)))
+        return cls([side] * shape.num_layers, max(1, math.isqrt(int(cores * head_share))), wafers)
+
+
+def token_parts(shape: Shape, device: Device, regions: Regions, context: int, *, batch: int = 1) -> dict[str, float]:
+    """Seconds of one token, by what they go to; their sum is the time of the token.
+
+    ``arithmetic``, ``instructions``, ``hops`` and ``stages`` are those of the layers (`mesh.DecodeWork`), ``head`` is
+    the output projection, ``wafer links`` the way from wafer to wafer.
+    """
+    total = mesh.DecodeWork()
+    for work, count in _layers(shape, regions, context, batch):
+        total += mesh.DecodeWork(count * work.macs, count * work.steps, count * work.hops, count * work.stages)
+    clock = device["clock_hz"]
+    parts = {name: cycles / clock for name, cycles in _cycles(total, device).items()}
+    if regions.head_side:
+        parts["head"] = sum(_cycles(mesh.head(shape, regions.head_side, batch=batch), device).values()) / clock
+    if regions.wafers > 1:
+        payload = batch * shape.hidden_size * 2  # bytes: the hidden state, in 16 bits
+        hop = device["hop_latency_s"] + payload / device["off_wafer_bytes_per_s"]
+        parts["wafer links"] = (regions.wafers - 1) * hop
+    return parts
+
+
+def prefill_s(shape: Shape, device: Device, regions: Regions, tokens: int) -> float:
+    """Seconds of a prompt: all its tokens through one layer after the other."""
+    mac, shift = constant("wafer.prefill_mac_cycles"), constant("wafer.prefill_shift_cycles")
+    lanes = device["macs_per_cycle"] / 4  # the constant was fitted where a PE has four
+    cycles = 0.0
+    for layer, side in enumerate(regions.sides):
+        work = mesh.prefill(shape, layer, side, tokens)
+        cycles += mac / lanes * work.macs + shift * work.shifts
+    return cycles / device["clock_hz"]
+
+
+def _cycles(work: mesh.DecodeWork, device: Device) -> dict[str, float]:
+    return {
+        "arithmetic": work.macs / device["macs_per_cycle"],
+        "instructions": work.steps * constant("wafer.step_cycles"),
+        "hops": work.hops * HOP_CYCLES,
+        "stages": work.stages * constant("wafer.stage_cycles"),
+    }
+
+
+def _layers(shape: Shape, regions: Regions, context: int, batch: int) -> list[tuple[mesh.DecodeWork, int]]:
+    """The work of each kind of layer, and how many there are of the kind: most models have one or two."""
+    kinds: dict[object, tuple[mesh.DecodeWork, int]] = {}
+    for layer, side in enumerate(regions.sides):
+        window = shape.windows[layer] if shape.windows else 0
+        key = (side, window, shape.experts is not None and shape.experts.in_layer(layer))
+        if key not in kinds:
+            kinds[key] = mesh.decode(shape, layer, side, context, batch=batch), 0
+        kinds[key] = kinds[key][0], kinds[key][1] + 1
+    return list(kinds.values())
