@@ -96,11 +96,17 @@ class PrefillWork:
     shifts: float
 
 
-def prefill(shape: Shape, layer: int, side: int, tokens: int) -> PrefillWork:
-    """``tokens`` of a prompt through one layer: each product is ``side`` steps of compute and shift (MeshGEMM)."""
+def prefill(shape: Shape, layer: int, side: int, tokens: int, *, before: int = 0) -> PrefillWork:
+    """``tokens`` of a prompt through one layer: each product is ``side`` steps of compute and shift (MeshGEMM).
+
+    Args:
+        before: positions of the prompt that were computed already, to which these attend as well.
+    """
     rows = _share(tokens, side)
     keys, values = _head_widths(shape)
-    seen = tokens if not shape.windows or not shape.windows[layer] else min(tokens, shape.windows[layer])
+    seen = before + tokens
+    if shape.windows and shape.windows[layer]:
+        seen = min(seen, shape.windows[layer] + tokens)
     macs, products = rows * _share(seen, side) * (_share(keys, side) + _share(values, side)), 2
     for matrix in shape.matrices(layer):
         used = _used_experts(matrix, tokens)
@@ -137,3 +143,31 @@ def _head_widths(shape: Shape) -> tuple[int, int]:
 
 def _share(size: int, side: int) -> int:
     return -(-size // side)
+
+
+def decode_with_regions(shape: Shape, layer: int, side: int, context: int, *, batch: int = 1) -> DecodeWork:
+    """As `decode`, but each expert has a square of its own, by its share of the layer's parameters.
+
+    The active experts work at once, each on few PEs; the token goes to their squares and their sums come back, both
+    over the whole region. A layer without experts is as in `decode`.
+    """
+    matrices = shape.matrices(layer)
+    experts = [matrix for matrix in matrices if matrix.name.startswith("expert_")]
+    if not experts:
+        return decode(shape, layer, side, context, batch=batch)
+    share = sum(matrix.parameters for matrix in experts) / sum(matrix.parameters for matrix in matrices)
+    inner = max(1, int(side * math.sqrt(share / experts[0].count)))
+    outer = max(1, int(side * math.sqrt(1 - share)))
+    work = reduction(outer, _num_reductions(shape, layer) - 2) + reduction(inner, 2) + reduction(side, 2)
+    for matrix in matrices:
+        if matrix in experts:
+            work += gemv(matrix, inner, times=_tokens_of_busiest(matrix, batch))
+        else:
+            work += gemv(matrix, outer, times=batch * matrix.active)
+    attended = attention(shape, layer, outer, context)
+    return work + DecodeWork(macs=batch * attended.macs, steps=batch * attended.steps)
+
+
+def _tokens_of_busiest(matrix: Matrix, batch: int) -> int:
+    """Tokens of a batch that the busiest expert gets at least: the mean, rounded up."""
+    return max(1, math.ceil(batch * matrix.active / matrix.count))

@@ -45,7 +45,8 @@ def token_parts(shape: Shape, device: Device, regions: Regions, context: int, *,
     the output projection, ``wafer links`` the way from wafer to wafer.
     """
     total = mesh.DecodeWork()
-    for work, count in _layers(shape, regions, context, batch):
+    for (layer, side), count in _kinds(shape, regions.sides).items():
+        work = mesh.decode(shape, layer, side, context, batch=batch)
         total += mesh.DecodeWork(count * work.macs, count * work.steps, count * work.hops, count * work.stages)
     clock = device["clock_hz"]
     parts = {name: cycles / clock for name, cycles in _cycles(total, device).items()}
@@ -59,14 +60,25 @@ def token_parts(shape: Shape, device: Device, regions: Regions, context: int, *,
 
 
 def prefill_s(shape: Shape, device: Device, regions: Regions, tokens: int) -> float:
-    """Seconds of a prompt: all its tokens through one layer after the other."""
-    mac, shift = constant("wafer.prefill_mac_cycles"), constant("wafer.prefill_shift_cycles")
-    lanes = device["macs_per_cycle"] / 4  # the constant was fitted where a PE has four
-    cycles = 0.0
-    for layer, side in enumerate(regions.sides):
-        work = mesh.prefill(shape, layer, side, tokens)
-        cycles += mac / lanes * work.macs + shift * work.shifts
+    """Seconds of a prompt that passes as a whole through one layer after the other."""
+    layers = _kinds(shape, regions.sides)
+    cycles = sum(_prefill_cycles(shape, device, one, tokens, 0) * count for one, count in layers.items())
     return cycles / device["clock_hz"]
+
+
+def pipelined_prefill_s(shape: Shape, device: Device, regions: Regions, tokens: int) -> float:
+    """Seconds of a prompt that passes the layers in pieces, so that all of them work at once.
+
+    With m pieces, m - 1 of them follow the first through the slowest layer; the best m of the powers of two counts.
+    """
+    layers = _kinds(shape, regions.sides)
+    least = math.inf
+    for pieces in (1 << n for n in range(min(12, tokens.bit_length()))):
+        piece = -(-tokens // pieces)
+        cycles = {one: _prefill_cycles(shape, device, one, piece, tokens - piece) for one in layers}
+        whole = sum(cycles[one] * count for one, count in layers.items())
+        least = min(least, whole + (pieces - 1) * max(cycles.values()))
+    return least / device["clock_hz"]
 
 
 def _cycles(work: mesh.DecodeWork, device: Device) -> dict[str, float]:
@@ -78,13 +90,21 @@ def _cycles(work: mesh.DecodeWork, device: Device) -> dict[str, float]:
     }
 
 
-def _layers(shape: Shape, regions: Regions, context: int, batch: int) -> list[tuple[mesh.DecodeWork, int]]:
-    """The work of each kind of layer, and how many there are of the kind: most models have one or two."""
-    kinds: dict[object, tuple[mesh.DecodeWork, int]] = {}
-    for layer, side in enumerate(regions.sides):
+def _prefill_cycles(shape: Shape, device: Device, one: tuple[int, int], tokens: int, before: int) -> float:
+    layer, side = one
+    work = mesh.prefill(shape, layer, side, tokens, before=before)
+    lanes = device["macs_per_cycle"] / 4  # the constant was fitted where a PE has four
+    arithmetic = constant("wafer.prefill_mac_cycles") / lanes * work.macs
+    return arithmetic + constant("wafer.prefill_shift_cycles") * work.shifts
+
+
+def _kinds(shape: Shape, sides: Sequence[int]) -> dict[tuple[int, int], int]:
+    """One layer of each kind with its side, and how many there are of the kind: most models have one or two."""
+    first: dict[object, tuple[int, int]] = {}
+    counts: dict[tuple[int, int], int] = {}
+    for layer, side in enumerate(sides):
         window = shape.windows[layer] if shape.windows else 0
-        key = (side, window, shape.experts is not None and shape.experts.in_layer(layer))
-        if key not in kinds:
-            kinds[key] = mesh.decode(shape, layer, side, context, batch=batch), 0
-        kinds[key] = kinds[key][0], kinds[key][1] + 1
-    return list(kinds.values())
+        kind = (side, window, shape.experts is not None and shape.experts.in_layer(layer))
+        one = first.setdefault(kind, (layer, side))
+        counts[one] = counts.get(one, 0) + 1
+    return counts
