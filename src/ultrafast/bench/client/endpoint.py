@@ -15,11 +15,18 @@ Api = Literal["chat", "completions", "responses", "socket"]
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What tokens cost, in US dollars a million."""
+    """What tokens cost, in US dollars a million.
+
+    Attributes:
+        cached_input: ``None``: as other input.
+        is_relative: no dollars but multiples of what a token of the default tier costs, which is all that our own
+            server can say of its prices.
+    """
 
     input: float
     output: float
-    cached_input: float | None = None  # None: as other input
+    cached_input: float | None = None
+    is_relative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
