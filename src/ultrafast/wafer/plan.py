@@ -130,6 +130,38 @@ def make(question: Question) -> Plan:
     return _on_group(question)
 
 
+def pace(made: Plan) -> Callable[[int], float]:
+    """Seconds a token of each of so many users, drafts included: what a simulation of many users takes."""
+    question = made.question
+    drafts = question.speculation
+    gain = 1.0 if drafts is None else drafts.token_s(1.0)
+    if question.device.kind == "wafer":
+        stage_s = made.token_s / (question.shape.num_layers + 1)
+        return lambda users: max(made.token_s, users * stage_s)
+
+    def step_s(users: int) -> float:
+        context = question.context // 2
+        if question.device.kind == "cpu":
+            parts = cpu.token_parts(question.shape, question.device, question.precision, context, batch=users)
+        else:
+            group = Group(question.device, made.count)
+            parts = roofline.token_parts(question.shape, group, question.precision, context, batch=users)
+        return gain * sum(parts.values())
+
+    return step_s
+
+
+def prefill_per_token_s(made: Plan) -> float:
+    """Seconds of a prompt token, from the prompt that was planned with.
+
+    Raises:
+        ConfigError: the arithmetic of the device is not known.
+    """
+    if made.ttft_s is None:
+        raise ConfigError(f"{made.question.device.title}: flops_8bit is not known, and prompts need it")
+    return (made.ttft_s - made.question.network_s) / made.question.prompt
+
+
 def _on_wafers(question: Question) -> Plan:
     shape, device, precision = question.shape, question.device, question.precision
     size = {"context": question.context, "users": question.users}
