@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def plan(
     model: Annotated[
         str, typer.Argument(help="Model: a name of the catalogue, a GGUF file, or a Hugging Face config.json.")
-    ],
+    ] = "smollm2-135m",
     device: Annotated[
         str, typer.Option(help=f"Device: a name of the catalogue, or '{THIS}' for this machine.")
     ] = "wse-3",
@@ -40,17 +40,27 @@ def plan(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report with pictures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
     known: Annotated[bool, typer.Option("--list", help="List the models and devices of the catalogue.")] = False,
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Show published measurements beside what is predicted of them.")
+    ] = False,
+    records: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Validate by these; of the form of wafer/data/published.json.")
+    ] = None,
 ) -> None:
     """How many wafers, GPUs or CPUs a model takes, and the speed, energy and cost that they give.
 
     Example: ultrafast plan llama-3.1-70b --device wse-3 --users 8 --target 750 --html plan.html
     """
     from ultrafast.cli import plan_report as report
+    from ultrafast.cli import plan_validation as validation
     from ultrafast.wafer import catalog, outlook
     from ultrafast.wafer import plan as planner
 
     if known:
         print(report.catalogue())
+        return
+    if validate or records is not None:
+        print(validation.text(records, as_json=as_json))
         return
     question = _question(
         model, device, precision, context, prompt, users, count, most, draft, acceptance, network_ms, usd_per_hour
