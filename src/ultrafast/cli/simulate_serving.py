@@ -99,7 +99,7 @@ def _service(made: Plan, seats: int, ultrafast_seats: int, overflow: str, queue:
     if ultrafast_seats:
         tiers.insert(0, Tier("ultrafast", ultrafast_seats, queue, overflow))  # type: ignore[arg-type]
     prefill_s = plan.prefill_per_token_s(made)
-    return Service(cache(plan.pace(made)), tiers, 1, lambda tokens: tokens * prefill_s)
+    return Service(cache(plan.pace(made)), tiers, made.prompts_at_once, lambda tokens: tokens * prefill_s)
 
 
 def _text(

@@ -83,6 +83,7 @@ class Plan:
         parts: seconds of one user's token without drafts, by what they go to.
         ttft_s: of the prompt, alone; None where the arithmetic of the device is not known.
         placement: on wafers; side: PEs along a side of the square that each layer works on.
+        prompts_at_once: prompts that follow each other through the layers at once without one waiting.
         loads: from one user to as many as fit.
         most_users: whose caches fit.
         notes: what is assumed, in words.
@@ -96,6 +97,7 @@ class Plan:
     loads: Sequence[Load]
     placement: Placement | None = None
     side: int = 0
+    prompts_at_once: int = 1
     notes: Sequence[str] = field(default_factory=tuple)
 
     @property
@@ -172,7 +174,8 @@ def _on_wafers(question: Question) -> Plan:
     regions = placement.cost_regions(side)
     parts = wafer.token_parts(shape, device, regions, question.context // 2)
     parts[SERVICE] = sum(parts.values()) * (1 / efficiency - 1)
-    prefill_s = wafer.pipelined_prefill_s(shape, device, regions, question.prompt) / efficiency
+    prompt = wafer.pipelined_prefill(shape, device, regions, question.prompt)
+    prefill_s = prompt.seconds / efficiency
     token_s = sum(parts.values())
     spare = (placement.room_bytes - placement.weight_bytes) * placement.cores
     most_users = int(spare / (placement.kv_bytes * placement.cores / question.users))
@@ -190,9 +193,10 @@ def _on_wafers(question: Question) -> Plan:
         _loads(question, count, most_users, total, extra=stages),
         placement,
         side,
+        max(1, int(prompt.seconds / prompt.occupied_s)),
         (
             f"a service takes 1 / {efficiency:.2f} of the time of the layers (fitted on one measured service)",
-            f"pipeline of {stages} stages without bubbles: an upper bound of what many users get together",
+            f"a pipeline of {stages} stages without bubbles, and prompts that slow no token: an upper bound for many users",
         ),
     )
 
