@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import ssl
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -313,6 +317,28 @@ def test_whatever_answers_there_is_a_record(api: Api, raw: bytes, outcome: Outco
     assert call.outcome is outcome, call
     assert call.error
     assert call.done_s is not None
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_tls_with_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost"
+    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    async def main() -> list[Call]:
+        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
+            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            calls = []
+            for api in ("chat", "socket"):
+                async with client_at(url, api) as (client, _):  # type: ignore[arg-type]
+                    calls.append(await client.call(Ask("Hi"), id=api))
+            return calls
+
+    for call in asyncio.run(main()):
+        assert call.outcome is Outcome.BROKEN
+        assert "is not trusted" in (call.error or "")
 
 
 def test_an_answer_beyond_all_bounds() -> None:

@@ -62,6 +62,22 @@ def test_every_api_tells_the_same(tiny: Served) -> None:
     assert len({calls[api].prompt_tokens for api in MESSAGE_APIS}) == 1
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_our_server_counts_and_times(tiny: Served, api: Api) -> None:
+    call = call_of(tiny, api, Ask("Speed is", max_tokens=40, temperature=0))
+    assert call.token_source == ("chunks" if api in ("chat", "completions") else "estimated")
+    assert sum(chunk.tokens for chunk in call.chunks) == pytest.approx(
+        40, abs=1
+    )  # the last one may be half a character
+    server = call.server
+    assert server.queue_s is not None
+    assert server.prefill_s is not None
+    assert server.decode_s is not None
+    assert call.e2e_s is not None
+    assert 0 < server.queue_s + server.prefill_s + server.decode_s <= call.e2e_s
+    assert server.drafted_tokens is not None
+
+
 def test_completions_are_what_the_engine_says(tiny: Served, tiny_model_path: Path) -> None:
     with Engine(str(tiny_model_path), threads=1) as alone:
         wanted = alone.generate("Speed is", max_tokens=9).text

@@ -42,7 +42,8 @@ def call_of(api: Api, reads: Sequence[Read], **fields: Any) -> Call:
     """The record of what was read."""
     recording = Recording(RunClock(), sent_s=0.0, status=200, reads=list(reads), ended_s=1000.0, **fields)
     call = Call("1", {}, None, 0.0)
-    fill(call, recording, api, None)
+    for _ in fill(call, recording, api, None):
+        pass
     return call
 
 
@@ -199,16 +200,25 @@ def test_what_is_no_running_count_is_not_taken_for_one(usages: list[int | None])
     events = [delta(content=word, usage=usage) for word, usage in zip(words, stated, strict=True)]
     call = chat(*events, delta("stop", usage={"completion_tokens": 16}))
     assert call.token_source == "estimated"
-    assert [chunk.tokens for chunk in call.chunks] == [2, 6, 8]
+    assert [chunk.tokens for chunk in call.chunks] == pytest.approx([2, 6, 8])
 
 
 def test_estimates_leave_out_reasoning_that_is_not_shown() -> None:
     usage = {"completion_tokens": 100, "completion_tokens_details": {"reasoning_tokens": 90}}
     hidden = chat(delta(content="a"), delta(content="aaaa"), delta("stop", usage=usage))
-    assert [chunk.tokens for chunk in hidden.chunks] == [2, 8]
+    assert [chunk.tokens for chunk in hidden.chunks] == pytest.approx([2, 8])
     assert (hidden.output_tokens, hidden.reasoning_tokens) == (100, 90)
     shown = chat(delta(reasoning="aaaa"), delta(content="a"), delta("stop", usage=usage))
-    assert [chunk.tokens for chunk in shown.chunks] == [80, 20]
+    assert [chunk.tokens for chunk in shown.chunks] == pytest.approx([80, 20])
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_very_long_answers(api: Api) -> None:
+    """What takes more than a time in proportion to the events does not end here within minutes."""
+    schedule = Schedule(steps=[Step(0)] * 30_000, usage="end")
+    body = stream_of(api, schedule)
+    call = call_of(api, [(float(at), body[at : at + 50]) for at in range(0, len(body), 50)])
+    assert (call.outcome, len(call.chunks), call.output_tokens) == (Outcome.OK, 30_000, 30_000)
 
 
 def test_no_usage_at_all_leaves_counts_unknown() -> None:

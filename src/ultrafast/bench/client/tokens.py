@@ -57,4 +57,5 @@ def _visible(answer: Answer) -> int | None:
 def _shares(total: int, weights: Sequence[int]) -> list[float]:
     """A total in proportion to weights; no event weighs nothing."""
     positive = [max(1, weight) for weight in weights]
-    return [total * weight / sum(positive) for weight in positive]
+    share = total / sum(positive) if positive else 0.0
+    return [share * weight for weight in positive]
