@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,18 @@ def test_any_file_is_a_trace_or_refused(
         assert starts[0] == 0
         assert starts == sorted(starts)
         assert all(call.output_tokens > 0 for call in trace.calls)
+
+
+SAMPLES = Path(__file__).parent.parent.parent / "examples/traces"
+
+
+def test_the_samples_are_what_their_generator_writes(tmp_path: Path) -> None:
+    runpy.run_path(str(SAMPLES / "make.py"))["main"](tmp_path)
+    for name, schema, calls in (
+        ("synthetic-azure.csv", "azure", 40),
+        ("synthetic-burstgpt.csv", "burstgpt", 36),
+        ("synthetic-mooncake.jsonl", "mooncake", 40),
+    ):
+        assert (SAMPLES / name).read_text() == (tmp_path / name).read_text()
+        trace = read_trace(SAMPLES / name)
+        assert (trace.format, len(trace.calls), trace.without_answer) == (schema, calls, 40 - calls)
