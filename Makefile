@@ -65,7 +65,7 @@ bench-grammars: $(VENV)/.installed  ## measure constrained decoding (ARGS="masks
 
 clean:  ## back to a fresh clone; downloaded models stay in the user cache
 	rm -rf $(VENV) build dist $(JS)/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 # Prints a requirement list of pyproject.toml, one a line: pip before 25.1 cannot install dependency groups itself.
 requires = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['$(1)']['$(2)'], sep='\n')"

@@ -93,7 +93,13 @@ def test_cells_meet_by_what_was_asked() -> None:
         compare(run(cell(columns, tier="flex")), run(cell(columns)))
 
 
-def test_reports_say_it_all(tmp_path: Path) -> None:
+def test_cells_that_are_not_sound_are_named() -> None:
+    columns = {"e2e_s": [1.0, 2.0] * 9}
+    comparison = compare(run(cell(columns)), run({**cell(columns), "doubts": ["the client was late"]}))
+    assert "second run: the client was late" in comparing.text(comparison)
+
+
+def test_reports_say_it_all() -> None:
     columns = {"e2e_s": [1.0, 2.0] * 9, "ttft_s": [0.1, 0.2] * 9, "<odd>": [1.0] * 9}
     comparison = compare(run(cell(columns), model="<a>"), run(cell(columns), cell(columns, tier="flex"), model="b"))
     text = comparing.text(comparison)

@@ -220,7 +220,7 @@ class ScriptedEngine:
             sequence.timings.first_token = sequence.timings.first_token or time.monotonic()
             self.meter.tokens(sequence.tier, len(delta.token_ids), time.monotonic())
             if sequence.finish_reason is not None:
-                self.meter.finished(sequence, sequence.finish_reason, time.monotonic())
+                self._finished(sequence, sequence.finish_reason)
         self._running = [sequence for sequence in self._running if sequence.finish_reason is None]
         return deltas
 
@@ -249,7 +249,11 @@ class ScriptedEngine:
             self._running.remove(sequence)
         else:
             self._waiting.remove(sequence)
-        self.meter.finished(sequence, reason, time.monotonic())
+        self._finished(sequence, reason)
+
+    def _finished(self, sequence: ScriptedSequence, reason: FinishReason) -> None:
+        sequence.timings.finished = time.monotonic()
+        self.meter.finished(sequence, reason, sequence.timings.finished)
 
     def stats(self) -> dict[str, int]:
         blocks = 64

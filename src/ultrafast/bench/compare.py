@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from ultrafast.errors import ConfigError
 NAMES = {
     "ttft_s": "time to first token",
     "ttfat_s": "time to first answer token",
+    "first_clause_s": "time to first clause",
     "e2e_s": "whole call",
     "output_speed": "output speed, tokens/s",
     "longest_gap_s": "longest gap",
@@ -64,12 +65,14 @@ class Comparison:
         cells: changes by cell, for the cells that both have.
         only_before, only_after: cells that the other run lacks.
         differences: what else differs between the runs, as ``name: first → second``.
+        doubts: why a cell of either run is not sound.
     """
 
     cells: Mapping[str, Sequence[Change]]
     only_before: Sequence[str]
     only_after: Sequence[str]
     differences: Sequence[str]
+    doubts: Sequence[str]
 
     def count(self, verdict: Verdict) -> int:
         return sum(change.verdict is verdict for changes in self.cells.values() for change in changes)
@@ -95,6 +98,12 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
         only_before=[name for name in first if name not in second],
         only_after=[name for name in second if name not in first],
         differences=list(_differences(before, after)),
+        doubts=[
+            f"{name}, {which} run: {doubt}"
+            for name in common
+            for which, cells in (("first", first), ("second", second))
+            for doubt in cells[name].doubts
+        ],
     )
 
 
@@ -133,6 +142,7 @@ class _Cell:
     output_tokens: Any
     load: Any
     columns: dict[str, list[_Number]]
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -193,6 +203,8 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _remarks(comparison: Comparison) -> Iterator[str]:
+    if comparison.doubts:
+        yield f"Not sound: {'; '.join(comparison.doubts)}."
     told = sum(map(len, comparison.cells.values())) - comparison.count(Verdict.TOO_FEW)
     if told > 1:
         yield (

@@ -130,7 +130,7 @@ def bars(groups: Mapping[str, Mapping[str, Estimate]], *, x: str) -> str:
         _scale(axes.xaxis, False)
         axes.set_ylim(at - 1.2, -0.6)
         axes.set_yticks(centres, [_short(name) for name in groups])
-        axes.tick_params(axis="y", length=0, colors=INK)
+        axes.tick_params(axis="y", pad=6, colors=INK)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(legible(x))
         handles = [Patch(facecolor=colour, alpha=_opacity(nth)) for colour, nth in styles.values()]
@@ -150,7 +150,7 @@ def timeline(rows: Sequence[Row]) -> str:
                 spans = [(span.start_s, span.end_s - span.start_s) for span in row.spans if span.kind == kind]
                 axes.broken_barh(spans, (number - 0.35, 0.7), facecolor=colours[kind], linewidth=0)
         axes.set_yticks(range(len(rows)), [_short(row.name) for row in rows])
-        axes.tick_params(axis="y", length=0, colors=INK)
+        axes.tick_params(axis="y", pad=6, colors=INK)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlim(left=min([0.0, *(span.start_s for row in rows for span in row.spans)]))
         axes.grid(visible=False, axis="y")

@@ -75,6 +75,7 @@ _CHAT_USAGE = record(
         reasoning_tokens=COUNT, accepted_prediction_tokens=COUNT, rejected_prediction_tokens=COUNT
     ),
 )
+_MEASURED = record(queue_ms=NUMBER, prefill_ms=NUMBER, decode_ms=NUMBER, drafted_tokens=COUNT, accepted_tokens=COUNT)
 CHAT_COMPLETION = record(
     id=STRING,
     object=word("chat.completion"),
@@ -99,6 +100,7 @@ CHAT_COMPLETION = record(
         )
     ),
     usage=_CHAT_USAGE,
+    ultrafast=_MEASURED,
 )
 COMPLETION = record(
     id=STRING,
@@ -108,6 +110,7 @@ COMPLETION = record(
     service_tier=TIER,
     choices=listed(record(index=COUNT, text=STRING, logprobs=ANY, finish_reason=word("stop", "length"))),
     usage=_CHAT_USAGE,
+    ultrafast=_MEASURED,
 )
 
 _RESPONSE_USAGE = record(
@@ -126,6 +129,7 @@ RESPONSE = record(
     output=listed(record(type=STRING, id=STRING)),
     service_tier=TIER,
     usage=nullable(_RESPONSE_USAGE),
+    ultrafast=nullable(_MEASURED),
     error=nullable(record(code=STRING, message=STRING)),
     tools=listed(ANY),
     parallel_tool_calls=FLAG,

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from ultrafast.bench.client.call import Outcome, ServerTimes, ToolCall
 
 Kind = Literal["answer", "thought", "tool"]
+
+Tokens = Annotated[int, Meta(ge=0, le=2**53)]
+"""A count in an event; beyond that it is nonsense, and no float."""
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding bytes from a server may raise."""
 
 MAX_MESSAGE = 500  # characters of a server's message that are kept
 
@@ -71,8 +78,8 @@ class OwnMeasures(msgspec.Struct):
     queue_ms: float | None = None
     prefill_ms: float | None = None
     decode_ms: float | None = None
-    drafted_tokens: int | None = None
-    accepted_tokens: int | None = None
+    drafted_tokens: Tokens | None = None
+    accepted_tokens: Tokens | None = None
 
     def times(self) -> ServerTimes:
         """The same in seconds."""

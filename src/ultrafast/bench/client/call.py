@@ -81,7 +81,7 @@ class Call:
 
     Attributes:
         intended_s: when it was meant to be sent: later than that, the client or the cap on requests in flight is late.
-        sent_s: when it was given to a connection, or one began to be opened for it.
+        sent_s: when its first byte was handed to the connection; opening one is not yet sending.
         first_byte_s: first byte of the answer's body.
         first_token_s: first chunk with a token of any kind, thoughts too.
         first_answer_s: first chunk with text of the answer proper or a tool call.

@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ultrafast.bench.client.answer import Answer, Kind, OwnMeasures, Piece, malformed, message_of, seconds
+from ultrafast.bench.client.answer import (
+    UNREADABLE,
+    Answer,
+    Kind,
+    OwnMeasures,
+    Piece,
+    Tokens,
+    malformed,
+    message_of,
+    seconds,
+)
 from ultrafast.bench.client.call import Outcome, ServerTimes
 from ultrafast.bench.client.sse import Read
 
@@ -40,16 +50,16 @@ class _Choice(Struct):
 
 
 class _PromptDetails(Struct):
-    cached_tokens: int | None = None
+    cached_tokens: Tokens | None = None
 
 
 class _OutputDetails(Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Tokens | None = None
 
 
 class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _OutputDetails | None = None
 
@@ -59,9 +69,9 @@ class _Timings(Struct):
 
     prompt_ms: float | None = None
     predicted_ms: float | None = None
-    predicted_n: int | None = None
-    draft_n: int | None = None
-    draft_n_accepted: int | None = None
+    predicted_n: Tokens | None = None
+    draft_n: Tokens | None = None
+    draft_n_accepted: Tokens | None = None
 
 
 class _ChatChunk(Struct):
@@ -79,25 +89,28 @@ class _ChatChunk(Struct):
 _DECODER = msgspec.json.Decoder(_ChatChunk)
 
 
-def read_chat(events: Iterable[Read]) -> Answer:
-    """The answer in a stream of Chat Completions or Completions. Nothing in the events raises."""
-    answer = Answer()
+def read_chat(events: Iterable[Read], answer: Answer) -> Iterator[None]:
+    """Fill in the answer in a stream of Chat Completions or Completions; comes back after every event.
+
+    Nothing in the events raises.
+    """
+    is_done, at_s = False, 0.0
     for at_s, data in events:
-        if data == b"[DONE]":
-            answer.ended_s = at_s
-            return answer
+        is_done = data == b"[DONE]"
+        if is_done:
+            break
         try:
             chunk = _DECODER.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             answer.failure = malformed(data, error)
-            return answer
-        if chunk.error is not None:
+            return
+        if chunk.error:
             answer.failure = Outcome.ERROR, message_of(chunk.error)
-            return answer
+            return
         _add(answer, at_s, chunk)
-    if answer.finish_reason is not None:  # some servers leave out [DONE]
+        yield
+    if answer.finish_reason is not None or (is_done and answer.pieces):  # some servers send only one of the two
         answer.ended_s = at_s
-    return answer
 
 
 def _add(answer: Answer, at_s: float, chunk: _ChatChunk) -> None:

@@ -9,9 +9,10 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from ultrafast.bench.client.answer import bounded, message_of
+from ultrafast.bench.client.answer import UNREADABLE, bounded, message_of
 from ultrafast.bench.client.client import headers_of
 from ultrafast.bench.client.endpoint import Price
+from ultrafast.bench.client.faults import problem_of
 from ultrafast.errors import ServerError
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
@@ -95,7 +96,7 @@ async def _get(session: aiohttp.ClientSession, url: str) -> tuple[int, bytes]:
     except TimeoutError:
         raise ServerError(f"{url} did not answer within {_TIMEOUT.total:g} s", "see what listens there") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise ServerError(f"no server answers at {url} ({bounded(str(error) or type(error).__name__)})") from None
+        raise ServerError(f"no server answers at {url} ({problem_of(error)})") from None
 
 
 def _models(base: str, status: int, body: bytes) -> list[str]:
@@ -106,7 +107,7 @@ def _models(base: str, status: int, body: bytes) -> list[str]:
         raise ServerError(problem, "is the address right, up to /v1? If so, say which model to ask with --model")
     try:
         return [listed.id for listed in msgspec.json.decode(body, type=_Models).data]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ServerError(f"{base}/models is no list of models: {error}", "is the address right, up to /v1?") from None
 
 
@@ -117,12 +118,12 @@ async def _tiers(session: aiohttp.ClientSession, base: str) -> dict[str, list[_L
         return None
     try:
         return {status.model: status.lanes for status in msgspec.json.decode(body, type=_Tiers).data}
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
 
 
 def _words(body: bytes) -> str:
     try:
         return message_of(msgspec.json.decode(body))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return bounded(body.decode(errors="replace")) or "without a word"

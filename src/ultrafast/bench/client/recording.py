@@ -34,15 +34,15 @@ class Recording:
     sent_s: float | None = None
     status: int | None = None
     content_type: str = ""
+    location: str | None = None
     reads: list[Read] = field(default_factory=list)
     size: int = 0
     fault: tuple[Outcome, str] | None = None
     ended_s: float | None = None
 
     def sending(self) -> None:
-        """It is on its way from now on; a second word is of no interest."""
-        if self.sent_s is None:
-            self.sent_s = self.clock.now()
+        """Its first byte is given to a connection now."""
+        self.sent_s = self.clock.now()
 
     def add(self, data: bytes) -> None:
         """Bytes that were read just now.
@@ -67,6 +67,7 @@ async def post(session: aiohttp.ClientSession, url: str, body: bytes, recording:
     ) as response:
         recording.status = response.status
         recording.content_type = response.headers.get("content-type", "")
+        recording.location = response.headers.get("location")
         try:
             while data := await response.content.readany():
                 recording.add(data)
@@ -76,13 +77,12 @@ async def post(session: aiohttp.ClientSession, url: str, body: bytes, recording:
 
 
 def sending_trace() -> aiohttp.TraceConfig:
-    """Tells a recording when its request gets a connection, or one begins to be opened for it."""
+    """Tells a recording when its request is given to a connection."""
 
     async def sending(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
-        if context.trace_request_ctx is not None:
+        if context.trace_request_ctx is not None:  # it is for the upgrade to a WebSocket
             context.trace_request_ctx.sending()
 
     trace = aiohttp.TraceConfig()
-    trace.on_connection_create_start.append(sending)
-    trace.on_connection_reuseconn.append(sending)
+    trace.on_request_headers_sent.append(sending)
     return trace

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from ultrafast.bench.client.answer import Answer, Kind, OwnMeasures, Piece, malformed, message_of
+from ultrafast.bench.client.answer import (
+    UNREADABLE,
+    Answer,
+    Kind,
+    OwnMeasures,
+    Piece,
+    Tokens,
+    malformed,
+    message_of,
+)
 from ultrafast.bench.client.call import Outcome, ToolCall
 from ultrafast.bench.client.sse import Read
 
@@ -24,16 +33,16 @@ _TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 
 
 class _CachedDetails(Struct):
-    cached_tokens: int | None = None
+    cached_tokens: Tokens | None = None
 
 
 class _ReasoningDetails(Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Tokens | None = None
 
 
 class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
     input_tokens_details: _CachedDetails | None = None
     output_tokens_details: _ReasoningDetails | None = None
 
@@ -88,28 +97,27 @@ def end_of(data: bytes) -> Literal["clean", "unclean"] | None:
     """
     try:
         event = _TYPE.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return "unclean"
     if event.type == "error":
         return "unclean" if event.status is None else "clean"
     return "clean" if event.type in _TERMINAL else None
 
 
-def read_response(events: Iterable[Read]) -> Answer:
-    """The answer in a stream of Responses. Nothing in the events raises."""
-    answer = Answer()
+def read_response(events: Iterable[Read], answer: Answer) -> Iterator[None]:
+    """Fill in the answer in a stream of Responses; comes back after every event. Nothing in the events raises."""
     for at_s, data in events:
         if data == b"[DONE]":  # not OpenAI's, but some servers end every stream so
             break
         try:
             event = _DECODER.decode(data)
             _add(answer, at_s, event)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             answer.failure = answer.failure or malformed(data, error)
-            return answer
+            break
+        yield
         if answer.ended_s is not None:
             break
-    return answer
 
 
 def _add(answer: Answer, at_s: float, event: _Event) -> None:

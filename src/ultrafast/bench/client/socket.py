@@ -40,8 +40,8 @@ class Socket:
                     await self.close()
 
     async def _ask(self, event: bytes, recording: Recording) -> bool:
-        recording.sending()
         connection = await self._open()
+        recording.sending()
         await connection.send_str(event.decode())
         recording.status = 200
         while True:

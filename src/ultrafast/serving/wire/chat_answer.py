@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from ultrafast.serving.generate import Running
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.chat_request import ChatRequest
 from ultrafast.serving.wire.logprobs import Vocabulary, logprob_entries
+from ultrafast.serving.wire.usage import ChunkUsage, measured, usage_object
 from ultrafast.types import (
     AnswerEnd,
     CallArguments,
@@ -25,7 +26,6 @@ from ultrafast.types import (
     Thought,
     TokenDelta,
     TokenLogprob,
-    Usage,
 )
 
 
@@ -37,6 +37,11 @@ class ChatAnswer:
         self._ask = ask
         self._running = running
         self._choices = [_Choice(index, tokenizer, ask) for index in range(len(running.streams))]
+        self._usage = ChunkUsage(
+            present=ask.include_usage,
+            running=ask.counts_usage,
+            prompt_tokens=len(running.streams[0].request.prompt_ids),
+        )
         self._head = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
             "created": int(time.time()),
@@ -55,38 +60,36 @@ class ChatAnswer:
             "object": "chat.completion",
             "service_tier": self._running.tier,
             "choices": written,
-            "usage": self._usage(),
+            **self._ending(),
             **({"metadata": self._ask.metadata} if self._ask.metadata else {}),
         }
 
     async def frames(self) -> AsyncIterator[bytes]:
         """The chunks as server-sent events, each item one write."""
-        yield b"".join(self._chunk([choice.first()]) for choice in self._choices)
+        yield b"".join(self._chunk([choice.first()], **self._usage.field) for choice in self._choices)
         async for batch in flushes(self._running.streams, self._running.news, interval_s=sse.FLUSH_S):
-            yield b"".join(
-                self._chunk([written])
-                for index, delta in batch
-                for piece in self._running.parsers[index].push(delta)
-                for written in self._choices[index].next(piece)
-            )
-        usage = self._chunk([], usage=self._usage()) if self._ask.include_usage else b""
-        yield usage + sse.DONE
+            yield b"".join(chunk for index, delta in batch for chunk in self._chunks(index, delta))
+        last = self._chunk([], **self._ending()) if self._ask.include_usage else b""
+        yield last + sse.DONE
 
-    def _chunk(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None = None) -> bytes:
-        chunk = {
-            **self._head,
-            "object": "chat.completion.chunk",
-            "service_tier": self._running.tier,
-            "choices": choices,
-        }
-        if self._ask.include_usage:
-            chunk["usage"] = usage
-        return sse.frame(chunk)
+    def _chunks(self, index: int, delta: TokenDelta) -> Iterator[bytes]:
+        """What a delta adds to a choice. Tokens that are no text yet are counted in the next chunk that there is."""
+        self._usage.add(len(delta.token_ids))
+        for piece in self._running.parsers[index].push(delta):
+            for written in self._choices[index].next(piece):
+                yield self._chunk([written], **self._usage.field)
 
-    def _usage(self) -> dict[str, Any]:
-        usages = [stream.usage for stream in self._running.streams]
+    def _chunk(self, choices: list[dict[str, Any]], **fields: Any) -> bytes:
+        head = {**self._head, "object": "chat.completion.chunk", "service_tier": self._running.tier}
+        return sse.frame({**head, "choices": choices, **fields})
+
+    def _ending(self) -> dict[str, Any]:
+        """What there is to say at the end."""
+        streams = self._running.streams
+        usages = [stream.usage for stream in streams]
         reasoning = sum(choice.reasoning_tokens for choice in self._choices)
-        return usage_object(usages[:1], usages, reasoning_tokens=reasoning)  # the choices share one prompt
+        usage = usage_object(usages[:1], usages, reasoning_tokens=reasoning)  # the choices share one prompt
+        return {"usage": usage, "ultrafast": measured(streams)}
 
 
 class _Choice:
@@ -173,29 +176,6 @@ class _Choice:
         if not self._with_logprobs:
             return None
         return {"content": logprob_entries(self._vocabulary, logprobs), "refusal": None}
-
-
-def usage_object(prompts: Sequence[Usage], outputs: Sequence[Usage], *, reasoning_tokens: int = 0) -> dict[str, Any]:
-    """The ``usage`` of Chat Completions and of Completions.
-
-    Args:
-        prompts: one a prompt, however many choices have it.
-        outputs: one a choice.
-        reasoning_tokens: of the output.
-    """
-    prompt = sum(usage.prompt_tokens for usage in prompts)
-    completion = sum(usage.completion_tokens for usage in outputs)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
-        "completion_tokens_details": {
-            "reasoning_tokens": reasoning_tokens,
-            "accepted_prediction_tokens": sum(usage.accepted_draft_tokens for usage in outputs),
-            "rejected_prediction_tokens": sum(usage.rejected_draft_tokens for usage in outputs),
-        },
-    }
 
 
 @cache

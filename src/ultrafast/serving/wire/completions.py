@@ -16,9 +16,10 @@ from ultrafast.serving.generate import Running, loop_of, run
 from ultrafast.serving.wire import sse
 from ultrafast.serving.wire.body import decode, read_body
 from ultrafast.serving.wire.chat import error_frame
-from ultrafast.serving.wire.chat_answer import fingerprint, usage_object
+from ultrafast.serving.wire.chat_answer import fingerprint
 from ultrafast.serving.wire.completion_logprobs import CompletionLogprobs, Tokenizer
 from ultrafast.serving.wire.completions_request import DECODER, CompletionRequest, Prompt, jobs, prompts_of
+from ultrafast.serving.wire.usage import ChunkUsage, measured, usage_object
 from ultrafast.serving.wire.whole import whole_answer
 from ultrafast.types import TokenDelta
 
@@ -54,6 +55,11 @@ class CompletionAnswer:
             _Choice(index, loop.engine.tokenizer, ask, prompts[index // self._num_choices], stream.request.prompt_ids)
             for index, stream in enumerate(running.streams)
         ]
+        self._usage = ChunkUsage(
+            present=ask.include_usage,
+            running=ask.counts_usage,
+            prompt_tokens=sum(len(stream.request.prompt_ids) for stream in running.streams[:: self._num_choices]),
+        )
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -64,26 +70,28 @@ class CompletionAnswer:
 
     def completion(self, deltas: list[TokenDelta]) -> dict[str, Any]:
         """The ``text_completion`` object; one whole delta a choice."""
-        return self._object(
-            [choice.next(delta) for choice, delta in zip(self._choices, deltas, strict=True)], usage=self._usage()
-        )
+        written = [choice.next(delta) for choice, delta in zip(self._choices, deltas, strict=True)]
+        return self._object(written, **self._ending())
 
     async def frames(self) -> AsyncIterator[bytes]:
         """The chunks as server-sent events, each item one write."""
-        none = {"usage": None} if self._include_usage else {}
         async for batch in flushes(self._running.streams, self._running.news, interval_s=sse.FLUSH_S):
-            yield b"".join(
-                sse.frame(self._object([self._choices[index].next(delta)], **none)) for index, delta in batch
-            )
-        last = sse.frame(self._object([], usage=self._usage())) if self._include_usage else b""
+            yield b"".join(self._chunk(index, delta) for index, delta in batch)
+        last = sse.frame(self._object([], **self._ending())) if self._include_usage else b""
         yield last + sse.DONE
+
+    def _chunk(self, index: int, delta: TokenDelta) -> bytes:
+        self._usage.add(len(delta.token_ids))
+        return sse.frame(self._object([self._choices[index].next(delta)], **self._usage.field))
 
     def _object(self, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         return {**self._head, "service_tier": self._running.tier, "choices": choices, **fields}
 
-    def _usage(self) -> dict[str, Any]:
-        usages = [stream.usage for stream in self._running.streams]
-        return usage_object(usages[:: self._num_choices], usages)
+    def _ending(self) -> dict[str, Any]:
+        """What there is to say at the end."""
+        streams = self._running.streams
+        usages = [stream.usage for stream in streams]
+        return {"usage": usage_object(usages[:: self._num_choices], usages), "ultrafast": measured(streams)}
 
 
 class _Choice:

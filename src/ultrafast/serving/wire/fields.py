@@ -27,6 +27,7 @@ Deadline = Annotated[float, Meta(gt=0, le=86400)]
 
 class StreamOptions(Struct):
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class SampledRequest(Struct, kw_only=True):
@@ -52,6 +53,11 @@ class SampledRequest(Struct, kw_only=True):
     def include_usage(self) -> bool:
         """Whether a stream ends with a usage chunk."""
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def counts_usage(self) -> bool:
+        """Whether the other chunks of such a stream have the usage so far."""
+        return bool(self.include_usage and self.stream_options and self.stream_options.continuous_usage_stats)
 
     def sampling(
         self, *, max_tokens: int | None, stop: str | list[str] | None, logprobs: int | None, ignore_eos: bool = False

@@ -34,6 +34,7 @@ def echo(asked: Asked) -> dict[str, Any]:
         "top_logprobs": ask.top_logprobs or 0,
         "top_p": or_one(ask.top_p),
         "truncation": ask.truncation or "disabled",
+        "ultrafast": None,
         "usage": None,
         "user": ask.user,
     }

@@ -22,6 +22,7 @@ from ultrafast.serving.wire.response_events import Event, EventMaker, OutputWrit
 from ultrafast.serving.wire.response_items import Item, answer_to, is_answerable, new_id
 from ultrafast.serving.wire.response_object import echo, usage_of
 from ultrafast.serving.wire.responses_request import Asked
+from ultrafast.serving.wire.usage import measured
 from ultrafast.types import AnswerEnd, Usage
 
 
@@ -190,6 +191,8 @@ class ResponseRun:
             self._status = "completed"
             self._end = {"completed_at": int(time.time())}
         self._end["usage"] = self._usage(end)
+        if self.running is not None:
+            self._end["ultrafast"] = measured(self.running.streams)
         return [] if self._asked.ask.warms_up else self._writer.close_all(self._status)
 
     def _fail(self, error: RequestError) -> list[Event]:

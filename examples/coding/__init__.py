@@ -1,0 +1,1 @@
+"""An agent of ten steps that mends a small repository."""

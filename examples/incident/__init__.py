@@ -1,0 +1,1 @@
+"""Root cause of an incident, from its log."""

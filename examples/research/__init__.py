@@ -1,0 +1,1 @@
+"""A note for traders, from filings and quotes of the same morning."""

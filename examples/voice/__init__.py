@@ -1,0 +1,1 @@
+"""What a model may think before it must speak."""
