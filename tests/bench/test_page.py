@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from support.browser import CHROMIUM, visit
-from ultrafast.bench import plots
-from ultrafast.bench.page import Page
-from ultrafast.bench.plots import Line, Row, Span
 from ultrafast.bench.statistics import Estimate
 from ultrafast.errors import ConfigError
+from ultrafast.report import plots
+from ultrafast.report.page import Page
+from ultrafast.report.plots import Line, Row, Span
 
 HOSTILE = (
     "</svg><script>alert('x')</script> \"&amp; <img src=http://example.org/x onerror=alert(1)> $\\frac{1$ \x00 é \ud800"

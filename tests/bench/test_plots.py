@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ultrafast.bench import plots
-from ultrafast.bench.plots import Line, Row, Span
 from ultrafast.bench.statistics import Estimate
+from ultrafast.report import plots
+from ultrafast.report.plots import Line, Row, Span
 
 INF, NAN = math.inf, math.nan
 numbers = st.floats(-1e12, 1e12) | st.sampled_from([0.0, INF, NAN, 1e-300])
