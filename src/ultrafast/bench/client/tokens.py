@@ -32,7 +32,9 @@ def chunks_of(answer: Answer, count: Count | None) -> tuple[list[Chunk], TokenSo
 
 
 def _chunks(pieces: Sequence[Piece], tokens: Sequence[float]) -> list[Chunk]:
-    return [Chunk(piece.at_s, number, piece.kind) for piece, number in zip(pieces, tokens, strict=True)]
+    return [
+        Chunk(piece.at_s, number, piece.kind, len(piece.text)) for piece, number in zip(pieces, tokens, strict=True)
+    ]
 
 
 def _stated(pieces: Sequence[Piece]) -> list[float] | None:
