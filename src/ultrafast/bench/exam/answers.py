@@ -71,7 +71,11 @@ def _answer(text: str) -> str | None:
     if len(text) > _LONGEST:
         return None
     lines = [line for line in text.splitlines() if bare(line) and not (_LABEL.match(line) or _ANSWER.match(line))]
-    return (_cut(lines[0]) or None) if len(lines) == 1 else None
+    if len(lines) != 1:
+        return None
+    # "The capital of Japan is Tokyo": what the sentence says of its subject.
+    sentence = re.fullmatch(r".*\s(?:is|are|was|were|equals|=)[\s:]+(\S.*)", bare(lines[0]), re.IGNORECASE)
+    return _cut(sentence[1] if sentence else lines[0]) or None
 
 
 def _labelled(text: str, match: re.Match[str]) -> str:

@@ -8,14 +8,13 @@ from typing import Any
 
 from ultrafast.bench.exam.questions import Question
 
-_TEXT = "the exact answer, as short as it can be"
-_LETTER = "the letter of the right choice"
-_FORM = """{question}
+_TEXT = "the exact answer, as short as possible"
+_LETTER = "one letter"
+# The question comes last: small models keep to it better, and what all prompts begin with is computed once.
+_FORM = """Answer the question in three lines: a line "Explanation:" with a short reason, a line "Answer:" with {what}, \
+and a line "Confidence:" with how sure you are, from 0% to 100%.
 
-Reply in exactly this form:
-Explanation: why, in a few sentences
-Answer: {what}
-Confidence: how sure you are that the answer is right, from 0% to 100%"""
+Question: {question}"""
 
 FORM_ID = hashlib.sha256("\n".join((_FORM, _TEXT, _LETTER)).encode()).hexdigest()[:8]
 """Changes with the words, so that answers to others are never taken for answers to these."""
