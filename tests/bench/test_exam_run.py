@@ -19,6 +19,7 @@ from ultrafast.bench.exam.questions import Kind, Question, QuestionSet
 from ultrafast.bench.exam.results import Results, results_of
 from ultrafast.bench.exam.run import ask_all
 from ultrafast.bench.exam.setup import Setup
+from ultrafast.bench.exam.words import grading_note
 from ultrafast.errors import ConfigError, ServerError
 
 IDS = [f"q{number:02}" for number in range(8)]
@@ -238,6 +239,8 @@ def test_judged_answers(tmp_path: Path) -> None:
     assert (grades["q02"].correct, grades["q02"].confidence) == (True, None)
     assert (grades["q03"].correct, grades["q03"].answer, grades["q03"].confidence) == (True, "42", 0.6)
     assert (arm.missing, arm.accuracy.value, arm.calibration_n) == (1, 6 / 8, 5)
+    assert f"judged by judge at {judge.base_url}" in grading_note(whole)
+    assert "comparing numbers and text" in grading_note(results(setup, tmp_path / "j"))
     assert results(setup, tmp_path / "j").arms[0].accuracy.value == 0  # without the judge it is graded here
 
 

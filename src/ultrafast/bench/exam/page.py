@@ -27,17 +27,16 @@ def page_of(setup: Setup, results: Results, document: Mapping[str, Any]) -> Page
         "From": f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}",
     }
     page = Page("A question set, answered against the clock", facts)
-    for note in about.notes_of(setup):
-        page.verdict(note)
-    for warning in words.warnings_of(results):
-        page.verdict(warning, "bad")
     comparisons = comparisons_of(results)
     for comparison in comparisons:
         page.verdict(next(words.sentences_of(comparison, results)))
+    for note in about.notes_of(setup):
+        page.verdict(note)
+    if warnings := " ".join(words.warnings_of(results)):
+        page.verdict(warnings, "bad")
     page.section("By tier" if comparisons else "In all")
-    page.table(
-        words.columns_of(results), words.table_of(results), f"{words.session_note(results)} {words.arms_note(results)}"
-    )
+    notes = (words.session_note(results), words.arms_note(results), words.grading_note(results))
+    page.table(words.columns_of(results), words.table_of(results), " ".join(filter(None, notes)))
     _plots(page, results)
     for comparison in comparisons:
         page.section(f"{comparison.other} against {comparison.base}")

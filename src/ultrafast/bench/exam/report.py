@@ -29,8 +29,9 @@ def text_of(setup: Setup, results: Results) -> str:
     lines += ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for comparison in comparisons_of(results):
         lines += ["", *words.sentences_of(comparison, results)]
-    lines += ["", words.session_note(results), words.arms_note(results), *words.warnings_of(results)]
-    return "\n".join(lines).rstrip()
+    notes = [words.session_note(results), words.arms_note(results), words.grading_note(results)]
+    lines += ["", *filter(None, notes), *words.warnings_of(results)]
+    return "\n".join(lines)
 
 
 def to_json(setup: Setup, results: Results) -> dict[str, Any]:

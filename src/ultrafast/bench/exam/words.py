@@ -65,6 +65,18 @@ def sentences_of(comparison: Comparison, results: Results) -> Iterator[str]:
         yield f"{comparison.unpaired} questions without two whole answers are left out of the ratios of time."
 
 
+def grading_note(results: Results) -> str:
+    """Who graded."""
+    if not any(row.question.kind == "exactMatch" for rows in results.rows.values() for row in rows):
+        return ""
+    if results.judge:
+        return f"Choices are graded by their letter, other answers judged by {results.judge}."
+    return (
+        "Choices are graded by their letter, exact answers by comparing numbers and text, which knows fewer ways to say "
+        "the same than the judge of Humanity's Last Exam: --judge-url has a model judge them."
+    )
+
+
 def session_note(results: Results) -> str:
     """How the wall clock came about."""
     sessions = len(results.session_s)
@@ -82,7 +94,8 @@ def arms_note(results: Results) -> str:
         return ""
     return (
         f"Both arms took turns, question by question: of the run's {duration(results.wall_s)} each has the share of "
-        "its request times. To see the wall time of one tier with all requests in flight its own, run it alone."
+        "its request times, and the later of two may find the prompt in a cache. To see the wall time of one tier with "
+        "all requests in flight its own, run it alone."
     )
 
 
@@ -104,8 +117,8 @@ def _column(arm: Arm, results: Results) -> Iterator[tuple[str, str]]:
         yield f"… {kind}", _percent(accuracy)
     if arm.ungraded:
         yield "not graded", f"{arm.ungraded}"
-    if arm.calibration_n:
-        yield "calibration error", f"{arm.calibration_error:.1%} (n = {arm.calibration_n})".replace("%", " %")
+    if arm.accuracy.n:
+        yield "calibration error", f"{_share(arm.calibration_error)} (n = {arm.calibration_n})"
     yield "wall time", duration(arm.wall_s)
     yield "request time, summed", duration(arm.request_s)
     yield "in flight, all arms", f"{arm.held:.2f}"
