@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "engine": {"engine", "models", "chat"},
     "serving": {"serving", "engine", "chat"},
     "bench": {"bench", "report", "engine", "models"},
-    "cli": {"cli", "config", "serving", "engine", "models", "bench", "report"},
+    "wafer": {"wafer", "report", "models"},
+    "cli": {"cli", "config", "serving", "engine", "models", "bench", "wafer", "report"},
     "__init__": {"engine"},  # the public names
 }
 MAY_INCLUDE = {

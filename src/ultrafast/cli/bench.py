@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ultrafast.cli import bench_agent
+from ultrafast.cli import bench_agent, bench_api
 from ultrafast.cli.options import DEFAULT_MODEL, Isa, Model, Threads
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -14,9 +14,9 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def bench() -> None:
-    """Measure speed.
+    """Measure: an endpoint, or the engine by itself.
 
-    Example: ultrafast bench engine
+    Example: ultrafast bench api --tier ultrafast --tier default
     """
 
 
@@ -69,4 +69,5 @@ def engine(
         raise typer.Exit(130)
 
 
+app.command("api")(bench_api.api)
 app.command("agent")(bench_agent.agent)
