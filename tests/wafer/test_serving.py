@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ultrafast.errors import ConfigError
-from ultrafast.wafer.serving.simulate import Service, Tier, simulate
+from ultrafast.wafer.serving.simulate import Service, Tier, pipeline, simulate
 from ultrafast.wafer.serving.summary import Level, fewest_seats, summarize
 from ultrafast.wafer.serving.workload import Lengths, Workload, from_trace, poisson
 
@@ -30,7 +30,7 @@ def exponential(rate: float, count: int, mean: float, *, seed: int) -> Workload:
 def test_one_seat_and_equal_requests_are_m_d_1(load: float) -> None:
     """Mean waiting time of M/D/1: load * service / (2 (1 - load)) (Pollaczek and Khinchine)."""
     workload = poisson(load, 200_000, ONE, Lengths(100), [1], seed=3)
-    result = simulate(workload, Service(0.01, 0.0, [Tier("only", 1)]))
+    result = simulate(workload, Service(pipeline(0.01, 0.0), [Tier("only", 1)]))
     waited = (result.seated_s - workload.arrivals_s).mean()
     assert waited == pytest.approx(load / (2 * (1 - load)), rel=0.02)
 
@@ -39,7 +39,7 @@ def test_one_seat_and_equal_requests_are_m_d_1(load: float) -> None:
 def test_seats_and_exponential_requests_are_m_m_c(seats: int, load: float) -> None:
     """Mean waiting time of M/M/c, from Erlang's C formula."""
     workload = exponential(load * seats, 200_000, 1.0, seed=11)
-    result = simulate(workload, Service(0.001, 0.0, [Tier("only", seats)]))
+    result = simulate(workload, Service(pipeline(0.001, 0.0), [Tier("only", seats)]))
     offered = load * seats
     tail = offered**seats / math.factorial(seats) / (1 - load)
     must_wait = tail / (sum(offered**k / math.factorial(k) for k in range(seats)) + tail)
@@ -51,7 +51,7 @@ def test_a_pipeline_that_is_shared_is_processor_sharing() -> None:
     """Mean time in M/G/1 with processor sharing: service / (1 - load), whatever the lengths (Kleinrock)."""
     workload = poisson(0.5, 100_000, ONE, Lengths(1000, 0.5), [1], seed=5)
     mean = float(workload.outputs.mean())
-    result = simulate(workload, Service(1 / mean, 1 / mean, [Tier("only", 10_000)]))
+    result = simulate(workload, Service(pipeline(1 / mean, 1 / mean), [Tier("only", 10_000)]))
     load = 0.5
     assert (result.done_s - workload.arrivals_s).mean() == pytest.approx(1 / (1 - load), rel=0.03)
 
@@ -59,11 +59,11 @@ def test_a_pipeline_that_is_shared_is_processor_sharing() -> None:
 def test_up_to_as_many_as_there_are_stages_nobody_notices_the_others() -> None:
     count, stages = 8, 8
     workload = Workload(np.zeros(count), np.ones(count, int), np.full(count, 50), np.zeros(count, int))
-    result = simulate(workload, Service(0.08, 0.08 / stages, [Tier("only", count)]))
+    result = simulate(workload, Service(pipeline(0.08, 0.08 / stages), [Tier("only", count)]))
     assert result.speed == pytest.approx(np.full(count, 1 / 0.08))
     twice = simulate(
         Workload(np.zeros(16), np.ones(16, int), np.full(16, 50), np.zeros(16, int)),
-        Service(0.08, 0.08 / stages, [Tier("only", 16)]),
+        Service(pipeline(0.08, 0.08 / stages), [Tier("only", 16)]),
     )
     assert twice.speed == pytest.approx(np.full(16, 0.5 / 0.08))
 
@@ -89,7 +89,7 @@ def test_nothing_is_lost_and_nothing_comes_from_nowhere(
     policies: list[Tier], seed: int, rate: float, stage_s: float, servers: int
 ) -> None:
     workload = poisson(rate, 200, Lengths(30, 1.0), Lengths(20, 1.0), [1] * len(policies), seed=seed)
-    result = simulate(workload, Service(0.01, stage_s, policies, servers, lambda tokens: tokens * 1e-3))
+    result = simulate(workload, Service(pipeline(0.01, stage_s), policies, servers, lambda tokens: tokens * 1e-3))
     served = result.served >= 0
     # Every request is served to its end, or turned away by a tier that has no room.
     assert np.isnan(result.done_s[~served]).all()
@@ -124,7 +124,7 @@ def _most_at_once(begins: np.ndarray, ends: np.ndarray) -> int:  # type: ignore[
 
 def test_littles_law() -> None:
     workload = poisson(20, 50_000, Lengths(100, 0.5), Lengths(100, 1.0), [1], seed=2)
-    result = simulate(workload, Service(0.002, 0.0003, [Tier("only", 64)], 2, lambda tokens: tokens * 1e-4))
+    result = simulate(workload, Service(pipeline(0.002, 0.0003), [Tier("only", 64)], 2, lambda tokens: tokens * 1e-4))
     times = result.done_s - workload.arrivals_s
     changes = np.concatenate([workload.arrivals_s, result.done_s])
     order = np.argsort(changes)
@@ -136,7 +136,7 @@ def test_littles_law() -> None:
 def test_the_scarce_tier_passes_on_what_it_has_no_seat_for() -> None:
     workload = poisson(100, 5_000, ONE, Lengths(100), [1, 1], seed=9)
     tiers = [Tier("ultrafast", 2, overflow="next"), Tier("default", 1000)]
-    result = simulate(workload, Service(0.01, 0.0, tiers))
+    result = simulate(workload, Service(pipeline(0.01, 0.0), tiers))
     asked = workload.tiers == 0
     assert (result.served[asked] == 1).any()
     assert (result.served[~asked] == 1).all()
@@ -144,10 +144,10 @@ def test_the_scarce_tier_passes_on_what_it_has_no_seat_for() -> None:
 
 def test_impossible_services_are_refused() -> None:
     for build in (
-        lambda: Service(0.0, 0.0, [Tier("a", 1)]),
-        lambda: Service(1.0, -1.0, [Tier("a", 1)]),
-        lambda: Service(1.0, 0.0, []),
-        lambda: Service(1.0, 0.0, [Tier("a", 1)], 0),
+        lambda: Service(pipeline(0.0, 0.0), [Tier("a", 1)]),
+        lambda: Service(pipeline(1.0, -1.0), [Tier("a", 1)]),
+        lambda: Service(pipeline(1.0, 0.0), []),
+        lambda: Service(pipeline(1.0, 0.0), [Tier("a", 1)], 0),
         lambda: Tier("a", -1),
         lambda: poisson(0, 10, ONE, ONE, [1], seed=0),
         lambda: poisson(1, 0, ONE, ONE, [1], seed=0),
@@ -209,7 +209,7 @@ def test_a_wrong_line_is_named(tmp_path: Path) -> None:
 def test_a_summary_counts_every_request() -> None:
     workload = poisson(100, 5_000, ONE, Lengths(100), [1, 2], seed=9)
     tiers = [Tier("ultrafast", 2, overflow="next"), Tier("default", 60, queue=5)]
-    result = simulate(workload, Service(0.01, 0.0, tiers))
+    result = simulate(workload, Service(pipeline(0.01, 0.0), tiers))
     rows = summarize(result, Level(ttft_s=0.5, speed=99))
     assert sum(row.asked for row in rows) == 5_000
     assert all(row.asked == row.served + row.moved + row.refused for row in rows)
@@ -221,7 +221,7 @@ def test_a_summary_counts_every_request() -> None:
 
 def test_the_fewest_seats_for_a_level() -> None:
     workload = poisson(10, 3_000, ONE, Lengths(100), [1], seed=1)
-    service = Service(0.01, 0.0, [Tier("only", 1, overflow="reject")])
+    service = Service(pipeline(0.01, 0.0), [Tier("only", 1, overflow="reject")])
     level = Level(share=0.9)
     seats = fewest_seats(workload, service, 0, level, most=100)
     assert seats is not None

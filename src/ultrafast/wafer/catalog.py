@@ -16,6 +16,7 @@ from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.wafer.config_json import read_config
 from ultrafast.wafer.device import Device, DeviceKind, Figure
+from ultrafast.wafer.precision import Precision
 from ultrafast.wafer.shape import Experts, Latent, Shape
 
 
@@ -86,6 +87,20 @@ def model(name: str) -> Shape:
         with GgufFile(fetch.resolve(name)) as file:
             return _from_gguf(ModelShape.from_gguf(file), name)
     return models()[_find(name, {key: one.aliases for key, one in _known_models().items()}, "model")]
+
+
+def precision(model: str, asked: str | None) -> Precision:
+    """The precision to plan a model with: what was asked for, else that of its file, else 16 bits.
+
+    Raises:
+        ConfigError: see `Precision.parse`.
+    """
+    if asked is not None:
+        return Precision.parse(asked)
+    if model in catalog.KNOWN or Path(model).suffix == ".gguf":
+        with GgufFile(fetch.resolve(model)) as file:
+            return Precision.of_file(file)
+    return Precision.parse("bf16")
 
 
 def _from_gguf(shape: ModelShape, source: str) -> Shape:

@@ -16,6 +16,9 @@ from ultrafast.wafer.placement import Placement, check, least_wafers, place
 from ultrafast.wafer.precision import Precision
 from ultrafast.wafer.shape import Shape
 
+SERVICE = "service"
+"""What a service takes beside its layers; a part of a token's time on wafers."""
+
 _SIDES = 9  # sizes of region that are tried: hops grow with it, work a PE shrinks
 
 
@@ -80,6 +83,7 @@ class Plan:
         parts: seconds of one user's token without drafts, by what they go to.
         ttft_s: of the prompt, alone; None where the arithmetic of the device is not known.
         placement: on wafers; side: PEs along a side of the square that each layer works on.
+        prompts_at_once: prompts that follow each other through the layers at once without one waiting.
         loads: from one user to as many as fit.
         most_users: whose caches fit.
         notes: what is assumed, in words.
@@ -93,6 +97,7 @@ class Plan:
     loads: Sequence[Load]
     placement: Placement | None = None
     side: int = 0
+    prompts_at_once: int = 1
     notes: Sequence[str] = field(default_factory=tuple)
 
     @property
@@ -109,8 +114,9 @@ class Plan:
 
     @property
     def bound(self) -> str:
-        """The part that takes longest."""
-        return max(self.parts, key=self.parts.__getitem__)
+        """The part that takes longest; ``service`` is a factor on all of them, and none itself."""
+        parts = {name: seconds for name, seconds in self.parts.items() if name != SERVICE}
+        return max(parts, key=parts.__getitem__)
 
 
 def make(question: Question) -> Plan:
@@ -126,6 +132,38 @@ def make(question: Question) -> Plan:
     return _on_group(question)
 
 
+def pace(made: Plan) -> Callable[[int], float]:
+    """Seconds a token of each of so many users, drafts included: what a simulation of many users takes."""
+    question = made.question
+    drafts = question.speculation
+    gain = 1.0 if drafts is None else drafts.token_s(1.0)
+    if question.device.kind == "wafer":
+        stage_s = made.token_s / (question.shape.num_layers + 1)
+        return lambda users: max(made.token_s, users * stage_s)
+
+    def step_s(users: int) -> float:
+        context = question.context // 2
+        if question.device.kind == "cpu":
+            parts = cpu.token_parts(question.shape, question.device, question.precision, context, batch=users)
+        else:
+            group = Group(question.device, made.count)
+            parts = roofline.token_parts(question.shape, group, question.precision, context, batch=users)
+        return gain * sum(parts.values())
+
+    return step_s
+
+
+def prefill_per_token_s(made: Plan) -> float:
+    """Seconds of a prompt token, from the prompt that was planned with.
+
+    Raises:
+        ConfigError: the arithmetic of the device is not known.
+    """
+    if made.ttft_s is None:
+        raise ConfigError(f"{made.question.device.title}: flops_8bit is not known, and prompts need it")
+    return (made.ttft_s - made.question.network_s) / made.question.prompt
+
+
 def _on_wafers(question: Question) -> Plan:
     shape, device, precision = question.shape, question.device, question.precision
     size = {"context": question.context, "users": question.users}
@@ -135,8 +173,9 @@ def _on_wafers(question: Question) -> Plan:
     efficiency = constant("wafer.service_efficiency")
     regions = placement.cost_regions(side)
     parts = wafer.token_parts(shape, device, regions, question.context // 2)
-    parts["service"] = sum(parts.values()) * (1 / efficiency - 1)
-    prefill_s = wafer.pipelined_prefill_s(shape, device, regions, question.prompt) / efficiency
+    parts[SERVICE] = sum(parts.values()) * (1 / efficiency - 1)
+    prompt = wafer.pipelined_prefill(shape, device, regions, question.prompt)
+    prefill_s = prompt.seconds / efficiency
     token_s = sum(parts.values())
     spare = (placement.room_bytes - placement.weight_bytes) * placement.cores
     most_users = int(spare / (placement.kv_bytes * placement.cores / question.users))
@@ -154,9 +193,10 @@ def _on_wafers(question: Question) -> Plan:
         _loads(question, count, most_users, total, extra=stages),
         placement,
         side,
+        max(1, int(prompt.seconds / prompt.occupied_s)),
         (
             f"a service takes 1 / {efficiency:.2f} of the time of the layers (fitted on one measured service)",
-            f"pipeline of {stages} stages without bubbles: an upper bound of what many users get together",
+            f"a pipeline of {stages} stages without bubbles, and prompts that slow no token: an upper bound for many users",
         ),
     )
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import get_args
 
 from ultrafast.errors import ConfigError
+from ultrafast.models.gguf import GgufFile
 from ultrafast.wafer.shape import Kind, Shape
+
+_PARTS: tuple[tuple[str, Kind], ...] = (("token_embd", "embedding"), ("attn_", "attention"), ("output.weight", "head"))
 
 BITS = {
     "fp32": 32.0,
@@ -58,6 +62,19 @@ class Precision:
                     "activations"
                 )
         return cls(text, base, kv, activations, exceptions)  # type: ignore[arg-type]
+
+    @classmethod
+    def of_file(cls, file: GgufFile) -> Precision:
+        """As the tensors of a model file are; the KV cache in 16 bits, as this project's engine has it."""
+        sizes: dict[Kind, list[int]] = {"head": [0, 0], "embedding": [0, 0], "attention": [0, 0], "dense": [0, 0]}
+        for name, tensor in file.tensors.items():
+            if len(tensor.shape) > 1:
+                kind: Kind = next((kind for part, kind in _PARTS if part in name), "dense")
+                sizes[kind][0] += tensor.nbytes * 8
+                sizes[kind][1] += math.prod(tensor.shape)
+        bits = {kind: total / count for kind, (total, count) in sizes.items() if count}
+        bits.setdefault("head", bits.get("embedding", 16.0))  # tied
+        return cls("the file's formats", bits.get("dense", 16.0), 16.0, exceptions=bits)
 
     def bits(self, kind: Kind) -> float:
         """Bits an element of the weights of a class."""

@@ -163,18 +163,21 @@ def prefill(shape: Shape, layer: int, side: int, tokens: int, *, before: int = 0
     seen = before + tokens
     if shape.windows and shape.windows[layer]:
         seen = min(seen, shape.windows[layer] + tokens)
-    macs, products = rows * _share(seen, side) * (_share(keys, side) + _share(values, side)), 2
+    macs, shifts = float(side * rows * _share(seen, side) * (_share(keys, side) + _share(values, side))), 2.0 * side
     for matrix in shape.matrices(layer):
-        used = _used_experts(matrix, tokens)
-        per_token = matrix.active / used  # of the tokens, how many meet each matrix that is used at all
-        macs += math.ceil(rows * per_token) * _share(matrix.rows, side) * _share(matrix.columns, side) * used
-        products += used
-    return PrefillWork(macs=float(side * macs), shifts=float(side * products))
+        work = _product(matrix, side, tokens)
+        macs, shifts = macs + work.macs, shifts + work.shifts
+    return PrefillWork(macs, shifts)
 
 
-def _used_experts(matrix: Matrix, tokens: int) -> int:
-    """How many matrices of a kind a prompt needs: with many tokens, all of them."""
-    return min(matrix.count, matrix.active * tokens)
+def _product(matrix: Matrix, side: int, tokens: int) -> PrefillWork:
+    """A matrix with the tokens of a prompt. Routed experts have squares of their own and work at once, each with its
+    share of the tokens; their weights are moved there over the fabric, as between the two layouts of WaferLLM."""
+    if matrix.count > matrix.active:
+        side = max(1, int(side / math.sqrt(matrix.count)))
+        tokens = math.ceil(tokens * matrix.active / matrix.count)
+    rows = _share(tokens, side) * (matrix.active if matrix.count == matrix.active else 1)
+    return PrefillWork(float(side * rows * _share(matrix.rows, side) * _share(matrix.columns, side)), float(side))
 
 
 def _products(shape: Shape, layer: int) -> list[int]:

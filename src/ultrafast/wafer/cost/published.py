@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
@@ -86,9 +87,24 @@ class Record(msgspec.Struct, frozen=True):
 
 @cache
 def records() -> Sequence[Record]:
-    """All of them."""
-    data = (resources.files("ultrafast.wafer") / "data" / "published.json").read_bytes()
-    return msgspec.json.decode(data, type=list[Record])
+    """Those that come with the planner."""
+    return msgspec.json.decode(
+        (resources.files("ultrafast.wafer") / "data" / "published.json").read_bytes(), type=list[Record]
+    )
+
+
+def read_records(path: Path) -> Sequence[Record]:
+    """Others, from a file of the same form as `data/published.json`.
+
+    Raises:
+        ConfigError: it cannot be read, or is no such file.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Record])
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no list of published measurements: {error}") from None
 
 
 def _known(find: Callable[[], T]) -> T | None:

@@ -50,9 +50,9 @@ class Row:
         return self.predicted / self.record.value - 1
 
 
-def rows() -> list[Row]:
-    """All records, in their order."""
-    return [row(record) for record in records()]
+def rows(published: Sequence[Record] | None = None) -> list[Row]:
+    """All records, in their order; default: those that come with the planner."""
+    return [row(record) for record in published or records()]
 
 
 def row(record: Record) -> Row:

@@ -66,19 +66,33 @@ def prefill_s(shape: Shape, device: Device, regions: Regions, tokens: int) -> fl
     return cycles / device["clock_hz"]
 
 
-def pipelined_prefill_s(shape: Shape, device: Device, regions: Regions, tokens: int) -> float:
-    """Seconds of a prompt that passes the layers in pieces, so that all of them work at once.
+@dataclass(frozen=True, slots=True)
+class PipelinedPrompt:
+    """A prompt that passes the layers in pieces, so that all of them work at once.
 
-    With m pieces, m - 1 of them follow the first through the slowest layer; the best m of the powers of two counts.
+    Attributes:
+        pieces: how many.
+        seconds: from its beginning to its end.
+        occupied_s: how long it keeps the slowest layer from the next prompt.
     """
+
+    pieces: int
+    seconds: float
+    occupied_s: float
+
+
+def pipelined_prefill(shape: Shape, device: Device, regions: Regions, tokens: int) -> PipelinedPrompt:
+    """With m pieces, m - 1 follow the first through the slowest layer; the best m of the powers of two counts."""
     layers = _kinds(shape, regions.sides)
-    least = math.inf
+    tried = []
     for pieces in (1 << n for n in range(min(12, tokens.bit_length()))):
         piece = -(-tokens // pieces)
         cycles = {one: _prefill_cycles(shape, device, one, piece, tokens - piece) for one in layers}
         whole = sum(cycles[one] * count for one, count in layers.items())
-        least = min(least, whole + (pieces - 1) * max(cycles.values()))
-    return least / device["clock_hz"]
+        slowest = max(cycles.values()) / device["clock_hz"]
+        seconds = whole / device["clock_hz"] + (pieces - 1) * slowest
+        tried.append(PipelinedPrompt(pieces, seconds, pieces * slowest))
+    return min(tried, key=lambda one: one.seconds)
 
 
 def _cycles(work: mesh.DecodeWork, device: Device) -> dict[str, float]:

@@ -1,10 +1,9 @@
 """Many users on one placed model: a discrete-event simulation of requests, from their arrival to their last token.
 
 A request takes a seat of its tier, or waits for one, or is turned away; its prompt is computed, in order, by one of the
-prefill servers; then its tokens come from a pipeline that all sequences share. With n of them in it, each gets a token
-every ``max(token_s, n * stage_s)`` seconds: up to as many as there are stages none notices the others, from there on
-they share what the slowest stage lets through. All sequences get their next token at the same pace, so one clock that
-counts tokens, and not seconds, tells when each is done: a request costs a few steps of a heap, however long it is.
+prefill servers; then its tokens come from what all sequences share, at a pace that depends on how many they are. All
+get their next token at the same pace, so one clock that counts tokens, and not seconds, tells when each is done: a
+request costs a few steps of a heap, however long it is.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -50,23 +49,35 @@ class Service:
     """What serves.
 
     Attributes:
-        token_s: seconds of one token through the whole pipeline.
-        stage_s: seconds of one token in its slowest stage; 0: no number of sequences slows the others.
+        pace: seconds a token of each sequence, where so many are decoded at once; never falls with their number.
         prefill_servers: prompts that are computed at once.
         prefill_s: seconds of a prompt of so many tokens; takes an array.
     """
 
-    token_s: float
-    stage_s: float
+    pace: Callable[[int], float]
     tiers: Sequence[Tier]
     prefill_servers: int = 1
-    prefill_s: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]] = lambda tokens: np.zeros(len(tokens))
+    prefill_s: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.floating[Any]]] = lambda tokens: np.zeros(len(tokens))
 
     def __post_init__(self) -> None:
-        if not (self.token_s > 0 and self.stage_s >= 0 and math.isfinite(self.token_s + self.stage_s)):
-            raise ConfigError("the time of a token must be positive, and that of a stage not negative")
         if self.prefill_servers < 1 or not self.tiers:
             raise ConfigError("a service needs at least one prefill server and one tier")
+
+
+def pipeline(token_s: float, stage_s: float) -> Callable[[int], float]:
+    """The pace of a pipeline: up to as many sequences as it has stages none notices the others, from there on they
+    share what the slowest stage lets through.
+
+    Args:
+        token_s: seconds of one token through all of it.
+        stage_s: seconds of one token in its slowest stage; 0: no number of sequences slows the others.
+
+    Raises:
+        ConfigError: these are no such times.
+    """
+    if not (token_s > 0 and stage_s >= 0 and math.isfinite(token_s + stage_s)):
+        raise ConfigError("the time of a token must be positive, and that of a stage not negative")
+    return lambda sequences: max(token_s, sequences * stage_s)
 
 
 @dataclass(frozen=True)
@@ -90,8 +101,8 @@ class Result:
 
     @property
     def ttft_s(self) -> npt.NDArray[np.float64]:
-        """From arrival to the first token, which takes the way through the pipeline once."""
-        return self.decoding_s + self.service.token_s - self.workload.arrivals_s
+        """From arrival to the first token, which is computed as if alone."""
+        return self.decoding_s + self.service.pace(1) - self.workload.arrivals_s
 
     @property
     def speed(self) -> npt.NDArray[np.float64]:
@@ -146,7 +157,7 @@ class _Run:
 
     def _pace(self) -> float:
         """Seconds a token of each sequence."""
-        return max(self._service.token_s, len(self._streams) * self._service.stage_s)
+        return self._service.pace(len(self._streams))
 
     def _advance(self, to: float) -> None:
         if self._streams:
