@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,22 @@ def test_a_report_opens_without_a_complaint(tmp_path: Path, capsys: pytest.Captu
     (visited,) = visit([path])
     assert not visited.complaints
     assert not [request for request in visited.requests if not request.startswith("file:")]
+
+
+def test_prompts_may_be_computed_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["llama-3.1-70b", "--prompt", "8000", "--json"]
+    here, there = (json.loads(printed(capsys, *arguments, *more))["plan"] for more in ([], ["--prefill-on", "h200"]))
+    assert there["ttft_s"] != here["ttft_s"]
+    assert there["tokens_per_s"] == here["tokens_per_s"]
+    assert any("keys and values, 2.62 GB" in note for note in there["assumed"])
+    with pytest.raises(ConfigError, match="computed elsewhere"):
+        run(plan, "llama-3.1-8b", "--device", "h200", "--prefill-on", "b200")
+
+
+def test_experts_are_cut_over_their_layer(capsys: pytest.CaptureFixture[str]) -> None:
+    told = re.search(r"a token would take ([\d.]+) times", printed(capsys, "gpt-oss-120b", "--precision", "fp4"))
+    assert told
+    assert float(told[1]) > 2
 
 
 def test_this_machine_is_measured(capsys: pytest.CaptureFixture[str]) -> None:

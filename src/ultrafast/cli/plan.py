@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,9 @@ def plan(
     acceptance: Annotated[float, typer.Option(help="Chance that a drafted token is accepted.")] = 0.7,
     network_ms: Annotated[float, typer.Option(help="To the service and back, part of the time to first token.")] = 0.0,
     usd_per_hour: Annotated[float | None, typer.Option(help="Price of one device; default: the catalogue's.")] = None,
+    prefill_on: Annotated[
+        str | None, typer.Option(help="Have other devices compute the prompts, and send what they found to the wafers.")
+    ] = None,
     against: Annotated[
         list[str] | None, typer.Option("--against", help="Another device to compare with; several times.")
     ] = None,
@@ -65,6 +69,8 @@ def plan(
     question = _question(
         model, device, precision, context, prompt, users, count, most, draft, acceptance, network_ms, usd_per_hour
     )
+    if prefill_on is not None:
+        question = replace(question, prefill=catalog.device(prefill_on))
     made = planner.make(question)
     reached = None if target is None else outlook.reach(made, target)
     others = outlook.compare(question, [catalog.device(name) for name in against or report.default_others(question)])

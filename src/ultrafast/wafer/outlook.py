@@ -88,7 +88,7 @@ def compare(question: Question, devices: Sequence[Device]) -> list[Plan | tuple[
     made: list[Plan | tuple[Device, str]] = []
     for device in devices:
         try:
-            made.append(plan.make(replace(question, device=device, count=0, usd_per_hour=None)))
+            made.append(plan.make(replace(question, device=device, count=0, usd_per_hour=None, prefill=None)))
         except ConfigError as error:
             made.append((device, str(error)))
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ultrafast.errors import ConfigError
 from ultrafast.wafer.cost import cpu, roofline, wafer
@@ -33,6 +33,7 @@ class Question:
         count: devices; 0: the fewest that hold it.
         most: devices at most.
         network_s: from the client and back, part of the time to first token.
+        prefill: what computes the prompts, where wafers do not: the fewest that hold the model.
         usd_per_hour: of one device; None: as in the catalogue.
     """
 
@@ -47,6 +48,7 @@ class Question:
     speculation: Speculation | None = None
     network_s: float = 0.0
     usd_per_hour: float | None = None
+    prefill: Device | None = None
 
     def __post_init__(self) -> None:
         check(self.shape, context=self.context, users=self.users, wafers=self.most)
@@ -54,6 +56,8 @@ class Question:
             raise ConfigError(f"the number of devices is {self.count}; it must be from 0 (the fewest) to {self.most}")
         if not 1 <= self.prompt <= self.context:
             raise ConfigError(f"prompt is {self.prompt}; it must be from 1 to the context, {self.context}")
+        if self.prefill is not None and (self.device.kind != "wafer" or self.prefill.kind in ("wafer", "cpu")):
+            raise ConfigError("prompts can be computed elsewhere, by GPUs and their like, for a plan on wafers")
         if self.network_s < 0 or (self.usd_per_hour or 0) < 0:
             raise ConfigError("a network time or price cannot be negative")
 
@@ -172,10 +176,22 @@ def _on_wafers(question: Question) -> Plan:
     side = _fastest_side(question, placement)
     efficiency = constant("wafer.service_efficiency")
     regions = placement.cost_regions(side)
+    notes = [
+        f"a service takes 1 / {efficiency:.2f} of the time of the layers (fitted on one measured service)",
+        f"a pipeline of {shape.num_layers + 1} stages without bubbles, and prompts that slow no token: an upper bound",
+    ]
     parts = wafer.token_parts(shape, device, regions, question.context // 2)
+    if shape.experts is not None:
+        apart = wafer.token_parts(shape, device, regions, question.context // 2, apart=True)
+        notes.append(
+            "experts cut over the whole region of their layer; with a square for each, a token would take "
+            f"{sum(apart.values()) / sum(parts.values()):.1f} times as long"
+        )
     parts[SERVICE] = sum(parts.values()) * (1 / efficiency - 1)
     prompt = wafer.pipelined_prefill(shape, device, regions, question.prompt)
-    prefill_s = prompt.seconds / efficiency
+    prefill_s, prompts_at_once = prompt.seconds / efficiency, max(1, int(prompt.seconds / prompt.occupied_s))
+    if question.prefill is not None:
+        prefill_s, prompts_at_once = _prefill_elsewhere(question, question.prefill, count, notes), 1
     token_s = sum(parts.values())
     spare = (placement.room_bytes - placement.weight_bytes) * placement.cores
     most_users = int(spare / (placement.kv_bytes * placement.cores / question.users))
@@ -193,12 +209,23 @@ def _on_wafers(question: Question) -> Plan:
         _loads(question, count, most_users, total, extra=stages),
         placement,
         side,
-        max(1, int(prompt.seconds / prompt.occupied_s)),
-        (
-            f"a service takes 1 / {efficiency:.2f} of the time of the layers (fitted on one measured service)",
-            f"a pipeline of {stages} stages without bubbles, and prompts that slow no token: an upper bound for many users",
-        ),
+        prompts_at_once,
+        notes,
     )
+
+
+def _prefill_elsewhere(question: Question, device: Device, wafers: int, notes: list[str]) -> float:
+    """Seconds of a prompt on other devices, and of its keys and values on their way to the wafers."""
+    elsewhere = replace(question, device=device, prefill=None, count=0, usd_per_hour=None)
+    made = _on_group(elsewhere)
+    assert made.ttft_s is not None
+    moved = question.precision.kv_bytes(question.shape, question.prompt)
+    transfer_s = moved / (wafers * question.device["off_wafer_bytes_per_s"]) + question.device["hop_latency_s"]
+    notes.append(
+        f"prompts computed by {made.count} x {device.title} in {made.ttft_s - question.network_s:.3f} s; their keys "
+        f"and values, {moved / 1e9:.2f} GB, take {transfer_s * 1e3:.1f} ms to the wafers"
+    )
+    return made.ttft_s - question.network_s + transfer_s
 
 
 def _on_group(question: Question) -> Plan:

@@ -237,10 +237,10 @@ def decode_with_regions(shape: Shape, layer: int, side: int, context: int, *, ba
     share = sum(matrix.parameters for matrix in experts) / sum(matrix.parameters for matrix in matrices)
     inner = max(1, int(side * math.sqrt(share / experts[0].count)))
     outer = max(1, int(side * math.sqrt(1 - share)))
-    *others, gates, down = _products(shape, layer)
-    work = (
-        reduction(inner, gates // inner) + reduction(inner, down // inner) + reduction(side, batch * down // side) * 2
-    )
+    *others, _, down = _products(shape, layer)
+    gates = sum(matrix.rows for matrix in experts if not matrix.name.endswith("down"))
+    work = reduction(inner, _share(gates, inner)) + reduction(inner, _share(down, inner))
+    work += reduction(side, batch * _share(down, side)) * 2  # the token goes there, and its sums come back
     for elements in _reduced(shape, layer, outer, context, others):
         work += reduction(outer, batch * elements)
     for matrix in matrices:

@@ -38,16 +38,21 @@ class Regions:
         return cls([side] * shape.num_layers, max(1, math.isqrt(int(cores * head_share))), wafers)
 
 
-def token_parts(shape: Shape, device: Device, regions: Regions, context: int, *, batch: int = 1) -> dict[str, float]:
+def token_parts(
+    shape: Shape, device: Device, regions: Regions, context: int, *, batch: int = 1, apart: bool = False
+) -> dict[str, float]:
     """Seconds of one token, by what they go to; their sum is the time of the token.
 
     ``arithmetic``, ``instructions``, ``hops`` and ``stages`` are those of the layers (`mesh.DecodeWork`), ``head`` is
     the output projection, ``wafer links`` the way from wafer to wafer.
+
+    Args:
+        apart: each expert has a square of its own, instead of a tile of every PE of its layer.
     """
     total = mesh.DecodeWork()
     for (layer, side), count in _kinds(shape, regions.sides).items():
-        work = mesh.decode(shape, layer, side, context, batch=batch)
-        total += work * count
+        count_work = mesh.decode_with_regions if apart else mesh.decode
+        total += count_work(shape, layer, side, context, batch=batch) * count
     clock = device["clock_hz"]
     parts = {name: cycles / clock for name, cycles in _cycles(total, device).items()}
     if regions.head_side:
