@@ -38,19 +38,15 @@ class Decoder:
 
     Args:
         rows, columns: PEs of the region that each layer has.
-        context: positions that the cache of keys and values has room for.
 
     Raises:
         ModelFileError: the model has parts that this does not execute.
-        ConfigError: more context than the model was made for.
     """
 
-    def __init__(self, file: GgufFile, rows: int, columns: int, *, context: int, numbers: Numbers) -> None:
+    def __init__(self, file: GgufFile, rows: int, columns: int, *, numbers: Numbers) -> None:
         self.shape = shape = ModelShape.from_gguf(file)
         _refuse_unsupported(file, shape)
-        if not 1 <= context <= shape.max_context:
-            raise ConfigError(f"{context:,} positions; {shape.name} was made for 1 to {shape.max_context:,}")
-        self.rows, self.columns, self.numbers, self.context, self.position = rows, columns, numbers, context, 0
+        self.rows, self.columns, self.numbers, self.position = rows, columns, numbers, 0
         self._heads = Heads.of(shape, columns)
         self._hidden = spread(shape.hidden_size, rows)
         table = dequantize(file, "token_embd.weight")
@@ -59,12 +55,24 @@ class Decoder:
         self._norm = self._vector(file, "output_norm.weight")
         head = table if shape.tied_embeddings else dequantize(file, "output.weight")
         self._head = tiles(head, spread(shape.vocab_size, columns), self._hidden)
-        slots = -(-context // rows)
-        width = self._heads.keys.shape[1]
+        self.restart(1)
+
+    def restart(self, context: int) -> None:
+        """Begin a sequence of so many positions at most.
+
+        Raises:
+            ConfigError: the model was made for fewer.
+        """
+        if context > self.shape.max_context:
+            raise ConfigError(
+                f"{context:,} positions; {self.shape.name} was made for {self.shape.max_context:,} at most"
+            )
+        self.position = 0
+        layers, slots, width = self.shape.num_layers, -(-context // self.rows), self._heads.keys.shape[1]
         # Position p is in the cache of row p mod rows, so that all rows have as many as they would if the oldest moved
         # up from row to row (WaferLLM's shifted cache), and none has to move.
-        self._keys = np.zeros((shape.num_layers, columns, width, rows, slots), np.float32)
-        self._values = np.zeros((shape.num_layers, rows, slots, columns, width), np.float32)
+        self._keys = np.zeros((layers, self.columns, width, self.rows, slots), np.float32)
+        self._values = np.zeros((layers, self.rows, slots, self.columns, width), np.float32)
 
     def forward(self, tokens: Sequence[int]) -> Floats:
         """Logits after each of the next tokens of the sequence: [tokens, vocabulary]."""
@@ -86,10 +94,6 @@ class Decoder:
         )
         cache = 2 * self._keys[0].size // (self.rows * self.columns)
         return int(2 * (weights + cache))
-
-    def restart(self) -> None:
-        """Begin another sequence."""
-        self.position = 0
 
     def _load(self, file: GgufFile, block: str) -> _Layer:
         shape, hidden, heads = self.shape, self._hidden, self._heads

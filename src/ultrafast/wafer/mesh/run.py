@@ -44,16 +44,13 @@ class Simulation:
 
     Args:
         path: a GGUF file.
-        context: positions that the caches have room for.
 
     Raises:
-        ConfigError: no such mesh, a device that has no PEs, or too much context.
+        ConfigError: no such mesh, or a device that is none.
         ModelFileError: the file is malformed, or has parts that are not executed on a mesh.
     """
 
-    def __init__(
-        self, path: Path, rows: int, columns: int, device: Device, *, context: int, numbers: Numbers | None = None
-    ) -> None:
+    def __init__(self, path: Path, rows: int, columns: int, device: Device, *, numbers: Numbers | None = None) -> None:
         if device.kind != "wafer":
             raise ConfigError(f"{device.title} is no mesh of PEs; wse-2 and wse-3 are")
         if rows > device["grid_height"] or columns > device["grid_width"]:
@@ -65,7 +62,7 @@ class Simulation:
         self.device = device
         with GgufFile(path) as file:
             self.tokenizer = Tokenizer.from_gguf(file.metadata, str(path))
-            self.decoder = Decoder(file, rows, columns, context=context, numbers=numbers or Numbers())
+            self.decoder = Decoder(file, rows, columns, numbers=numbers or Numbers())
         self._sizes = catalog.model(str(path))
         self.room_bytes = device["sram_bytes_per_core"] - RESERVE_BYTES
         self.head_regions = math.ceil(self._sizes.head.parameters * 2 / (self.room_bytes * rows * columns))
@@ -78,16 +75,11 @@ class Simulation:
             forced: tokens that are taken instead of the most likely ones, as far as they go.
 
         Raises:
-            ConfigError: nothing to continue, nothing to do, or no room for it.
+            ConfigError: nothing to continue, nothing to do, or more than the model was made for.
         """
         if not prompt or count < 1:
             raise ConfigError(f"a prompt of {len(prompt)} tokens and {count} more; both must be at least 1")
-        if len(prompt) + count > self.decoder.context:
-            raise ConfigError(
-                f"a prompt of {len(prompt):,} tokens and {count:,} more are {len(prompt) + count:,} positions; "
-                f"there is room for {self.decoder.context:,}"
-            )
-        self.decoder.restart()
+        self.decoder.restart(len(prompt) + count)
         logits = self.decoder.forward(prompt)[-1]
         for number in range(count):
             context = self.decoder.position
