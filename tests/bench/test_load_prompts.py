@@ -65,3 +65,9 @@ def test_json_is_json() -> None:
 def test_code_compiles() -> None:
     text = Writer("code", Gauge()).prompt(1, 2000).removeprefix("No. 0-1. ")
     compile(text[: text.rindex("\n\n", 0, -100)], "code", "exec")
+
+
+@pytest.mark.parametrize("category", get_args(Category))
+def test_even_the_shortest_prompts_are_not_alike(category: Category) -> None:
+    writer = Writer(category, Gauge(overhead=60, is_measured=True))
+    assert len({writer.prompt(number, 8) for number in range(50)}) == 50

@@ -69,8 +69,9 @@ class Writer:
         length = max(1, self.gauge.length(tokens) - len(end))
         shared = self._shared(blocks, tokens)[: max(0, length - 1)]
         # A number in front: prompts differ before any block of a prefix cache is full.
-        own = f"No. {self.seed}-{number}. {self._text(f'own {number}', length)}"
-        return shared + own[: max(1, length - len(shared))] + end
+        name = f"No. {self.seed}-{number}. "
+        own = name + self._text(f"own {number}", length)
+        return shared + own[: max(len(name), length - len(shared))] + end  # never so short that it is another's
 
     def _shared(self, blocks: Sequence[int], tokens: int) -> str:
         if not blocks:
