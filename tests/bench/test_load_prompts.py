@@ -67,7 +67,7 @@ def test_code_compiles() -> None:
     compile(text[: text.rindex("\n\n", 0, -100)], "code", "exec")
 
 
-@pytest.mark.parametrize("category", get_args(Category))
+@pytest.mark.parametrize("category", CATEGORIES)
 def test_even_the_shortest_prompts_are_not_alike(category: Category) -> None:
     writer = Writer(category, Gauge(overhead=60, is_measured=True))
     assert len({writer.prompt(number, 8) for number in range(50)}) == 50
