@@ -23,9 +23,9 @@ from ultrafast.bench.load.arrivals import ClosedLoop, Load, OpenLoop, Replay
 from ultrafast.bench.load.plan import cells
 from ultrafast.bench.load.results import Results, results_of
 from ultrafast.bench.load.runner import Progress, Run, Setup, run
-from ultrafast.bench.load.traces import Trace, TraceCall
 from ultrafast.bench.load.worker import Sampling
 from ultrafast.report.estimate import Estimate
+from ultrafast.traces import Trace, TraceCall
 
 SHORT = Schedule(steps=[Step(0.02, 2), Step(0.01, 3)])
 
