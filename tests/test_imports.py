@@ -18,13 +18,15 @@ MAY_IMPORT = {
     "types": set(),
     "errors": set(),
     "report": {"report"},
+    "traces": set(),
     "config": {"engine", "serving"},
     "models": {"models"},
     "chat": {"chat"},
     "engine": {"engine", "models", "chat"},
     "serving": {"serving", "engine", "chat"},
-    "bench": {"bench", "report", "engine", "models"},
-    "cli": {"cli", "config", "serving", "engine", "models", "bench", "report"},
+    "bench": {"bench", "report", "traces", "engine", "models"},
+    "wafer": {"wafer", "report", "traces", "models"},
+    "cli": {"cli", "config", "serving", "engine", "models", "bench", "wafer", "report"},
     "__init__": {"engine"},  # the public names
 }
 MAY_INCLUDE = {

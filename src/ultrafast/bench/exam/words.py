@@ -72,8 +72,8 @@ def grading_note(results: Results) -> str:
     if results.judge:
         return f"Choices are graded by their letter, other answers judged by {results.judge}."
     return (
-        "Choices are graded by their letter, exact answers by comparing numbers and text, which knows fewer ways to say "
-        "the same than the judge of Humanity's Last Exam: --judge-url has a model judge them."
+        "Choices are graded by their letter, exact answers by comparing numbers and text, which knows fewer ways to "
+        "say the same than the judge of Humanity's Last Exam: --judge-url has a model judge them."
     )
 
 

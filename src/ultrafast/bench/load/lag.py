@@ -1,6 +1,7 @@
 """How late this process reads what has come: bytes that a thread puts into a socket, and when the event loop gets them.
 
-Timers of an event loop would not do: they are rounded to a millisecond.
+Each says when it should have been put there: a process that does not run at all for a while is as late as one that is
+busy, and is found so as often as time passed. Timers of an event loop would not do: they are rounded to a millisecond.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ class LoopLag:
         self._writer.close()
 
     def _write(self) -> None:
-        while not self._stop.wait(INTERVAL_S):
-            self._writer.send(_STAMP.pack(time.monotonic()))
+        due = time.monotonic() + INTERVAL_S
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            self._writer.send(_STAMP.pack(due))
+            due += INTERVAL_S
 
     def _read(self) -> None:
         stamps = self._reader.recv(1 << 16)

@@ -40,7 +40,7 @@ _THINGS = (
 )
 _FIELDS = (
     *("amount", "status", "created", "owner", "priority", "weight", "region", "score", "version", "duration"),
-    *("quantity", "label", "limit", "offset", "rating", "balance"),
+    *("quantity", "label", "height", "offset", "rating", "balance"),
 )
 _CITIES = ("Lisbon", "Tampere", "Osaka", "Valparaíso", "Gdańsk", "Nairobi", "Quebec", "Leipzig", "Hanoi", "Porto")
 _CALLS = (
@@ -63,7 +63,7 @@ def _prose(random: Random) -> str:
 
 
 def _code(random: Random) -> str:
-    thing, field, other = random.choice(_THINGS), random.choice(_FIELDS), random.choice(_FIELDS)
+    thing, (field, other) = random.choice(_THINGS), random.sample(_FIELDS, 2)
     limit = random.randint(2, 900)
     return random.choice(
         (
@@ -97,7 +97,7 @@ def _math(random: Random) -> str:
 
 def _json(random: Random) -> str:
     number, city = random.randint(1000, 99999), random.choice(_CITIES)
-    thing, field, other = random.choice(_THINGS), random.choice(_FIELDS), random.choice(_FIELDS)
+    thing, (field, other) = random.choice(_THINGS), random.sample(_FIELDS, 2)
     return random.choice(
         (
             f'{{"type": "{thing}", "id": {number}, "{field}": {random.random():.3f}, "city": "{city}", '

@@ -12,6 +12,7 @@ from ultrafast.bench.load.arrivals import ClosedLoop, Load, OpenLoop, Replay
 from ultrafast.errors import ConfigError
 
 MAX_ROUNDS = 5  # more make segments short, and their first and last calls run under less than the load
+OPEN_AT_LEAST_S = 20.0  # of a segment of an open loop
 ENDLESS = 1_000_000  # calls of a segment that only time ends
 
 
@@ -96,7 +97,8 @@ def segments(
     """Each round measures every cell, in a new order, so that what changes with time meets all of them alike.
 
     A cell with many calls in flight gets fewer rounds: each then has three times as many calls as are in flight, for
-    at the ends of a segment the load is less. A trace is replayed as one piece.
+    at the ends of a segment the load is less. So do open loops: what would come after the end of a segment does not
+    meet a server that is still stalled. A trace is replayed as one piece.
 
     Args:
         calls, duration_s: of each cell, over all rounds; at least one of them.
@@ -104,7 +106,7 @@ def segments(
     if calls is None and duration_s is None:
         raise ConfigError("a run needs an end: a number of calls, or a time")
     random, number, found = Random(seed), 0, []
-    plans = [_rounds_of(cell, calls, rounds) for cell in cells]
+    plans = [_rounds_of(cell, calls, rounds, is_alone=len(cells) == 1) for cell in cells]
     for turn in range(max(plans)):
         order = [place for place, count in enumerate(plans) if turn < count]
         random.shuffle(order)
@@ -116,10 +118,11 @@ def segments(
     return found
 
 
-def _rounds_of(cell: Cell, calls: int | None, rounds: int) -> int:
-    if isinstance(cell.load, Replay):
+def _rounds_of(cell: Cell, calls: int | None, rounds: int, *, is_alone: bool) -> int:
+    load = cell.load
+    if isinstance(load, Replay) or (is_alone and isinstance(load, OpenLoop)):
         return 1
-    at_least = 3 * cell.load.in_flight if isinstance(cell.load, ClosedLoop) else 10
+    at_least = 3 * load.in_flight if isinstance(load, ClosedLoop) else math.ceil(load.rate * OPEN_AT_LEAST_S)
     return max(1, min(rounds, (calls or ENDLESS) // at_least))
 
 

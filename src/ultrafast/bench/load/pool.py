@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ultrafast.bench.client.clock import RunClock
 from ultrafast.bench.load import worker
@@ -16,7 +16,7 @@ from ultrafast.bench.load.interrupts import Interrupts
 from ultrafast.bench.load.worker import STOP, Ended, Order, Report
 from ultrafast.errors import ResourceError
 
-_BEGIN_S = 0.05  # from giving orders to the start that they have in common
+_BEGIN_S = 0.02  # from giving the sign to the start that they have in common
 _LOOK_S = 0.1  # how often to look for an interrupt
 
 
@@ -68,11 +68,10 @@ class Pool:
         """
         limit = order.cell.load.in_flight_limit
         workers = self._workers[:limit]  # none without a share in the calls in flight
-        begins_s, count = self._clock.now() + _BEGIN_S, len(workers)
         for index, each in enumerate(workers):
-            each.pipe.send(replace(order, begins_s=begins_s, worker=index, workers=count))
-        report, is_stopped = Report(begins_s), False
-        busy = [each.pipe for each in workers]
+            each.pipe.send(replace(order, worker=index, workers=len(workers)))
+        waiting, busy = len(workers), [each.pipe for each in workers]
+        report, is_stopped = Report(), False
         while busy:
             if interrupts and not is_stopped:
                 is_stopped = True
@@ -80,19 +79,25 @@ class Pool:
                     pipe.send(STOP)
             ready = wait(busy, _LOOK_S)
             for pipe in [pipe for pipe in busy if pipe in ready]:
-                news = _receive(pipe)
-                if isinstance(news, Ended):
-                    on_ended(news)
-                else:
-                    report.add(news)
-                    busy.remove(pipe)
+                match _receive(pipe):
+                    case Ended() as ended:
+                        on_ended(ended)
+                    case Report() as done:
+                        report.add(done)
+                        busy.remove(pipe)
+                    case _:
+                        waiting -= 1
+                        if not waiting and not is_stopped:
+                            begins_s = self._clock.now() + _BEGIN_S
+                            for each in workers:
+                                each.pipe.send(begins_s)
         report.calls.sort(key=lambda call: call.intended_s)
         return report
 
 
-def _receive(pipe: Connection) -> Ended | Report:
+def _receive(pipe: Connection) -> Any:
+    """`Ended`, `READY` or `Report`."""
     try:
-        news: Ended | Report = pipe.recv()
+        return pipe.recv()
     except (EOFError, OSError):
         raise ResourceError("a process that makes the calls is gone: is there too little memory?") from None
-    return news

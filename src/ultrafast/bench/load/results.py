@@ -61,17 +61,16 @@ def _cell_result(summary: Summary, of: Measured, echo: Echo | None) -> CellResul
     lags = {LOOP: Lag.of(of.loop_lags_s), SEND: Lag.of(of.send_lags_s)}
     if echo is not None:
         lags[ECHO] = echo.delay
-    return CellResult(summary, lags, doubts(lags, figures_s(summary)))
+    return CellResult(summary, lags, doubts(lags, _figures(summary)))
 
 
-def figures_s(summary: Summary) -> dict[str, float]:
-    """The shortest times that a cell reports: those that a late client would spoil first."""
-    found = {}
-    for name, column in (("median time to first token", "ttft_s"), ("median time of a whole call", "e2e_s")):
-        values = sorted(value for value in measured(summary.columns[column]) if math.isfinite(value))
-        if values:
-            found[name] = values[len(values) // 2]
-    return found
+def _figures(summary: Summary) -> dict[str, Lag]:
+    """The times that a late client spoils first: of calls that ended."""
+    names = {"time to first token": "ttft_s", "whole calls": "e2e_s"}
+    return {
+        name: Lag.of([value for value in measured(summary.columns[column]) if math.isfinite(value)])
+        for name, column in names.items()
+    }
 
 
 def to_json(results: Results) -> dict[str, Any]:

@@ -173,7 +173,8 @@ class _Run:
             report = self._carry_out(segment, cell, "measure", on_ended)
             ends = [call.done_s for call in report.calls if call.done_s is not None]
             if ends:
-                measured.stretches.append(Stretch(report.calls, max(ends) - report.begins_s))
+                begin_s = min(call.intended_s for call in report.calls)
+                measured.stretches.append(Stretch(report.calls, max(ends) - begin_s))
             measured.loop_lags_s += report.loop_lags_s
             measured.send_lags_s += report.send_lags_s
 

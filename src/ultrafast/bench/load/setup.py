@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ultrafast import traces
 from ultrafast.bench.client.endpoint import Endpoint
-from ultrafast.bench.load import traces
 from ultrafast.bench.load.arrivals import ClosedLoop, Load, OpenLoop, Replay, Spread
 from ultrafast.bench.load.material import Category
 from ultrafast.bench.load.plan import cells
 from ultrafast.bench.load.profiles import PROFILES, Profile
+from ultrafast.bench.load.recount import counter
 from ultrafast.bench.load.runner import Setup
 from ultrafast.bench.load.slo import Slo
 from ultrafast.bench.load.worker import Sampling
@@ -81,6 +82,8 @@ def setup_of(
         calls = wish.base.calls
     if any(endpoint.api == "socket" for endpoint in endpoints) and any(load.in_flight_limit is None for load in loads):
         raise ConfigError("over a WebSocket each call in flight takes a connection: say how many with --max-in-flight")
+    if wish.tokenizer is not None:
+        counter(wish.tokenizer)  # an error is told now, not in a worker
     extra: dict[str, Any] = {"ignore_eos": True} if ignore_eos else {}
     return Setup(
         cells=cells(

@@ -25,7 +25,7 @@ tokens."""
 
 @dataclass(slots=True)
 class Stretch:
-    """One segment as it went: its calls, and the seconds from its start to the end of the last of them."""
+    """One segment as it went: its calls, and the seconds from the first intended start to the last end."""
 
     calls: list[Call]
     wall_s: float

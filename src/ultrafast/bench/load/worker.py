@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,8 @@ from ultrafast.bench.load.plan import Cell, Segment, Wanted, wanted
 from ultrafast.bench.load.prompts import Writer
 from ultrafast.bench.load.recount import counter
 
-STOP = "stop"
+READY, STOP = "ready", "stop"
+_APART_S = 0.005  # between the first calls of a closed loop: all at once would measure how fast one process writes
 _SPIN_S = 0.0015  # timers of event loops are exact to a millisecond: the rest of a wait is spent looking at the clock
 
 
@@ -46,10 +49,9 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one worker does in one segment.
+    """What one worker does in one segment, once it is told when that begins.
 
     Attributes:
-        begins_s: on the clock of the run; the same for all workers.
         phase: a tag of its calls: ``measure``, ``warm-up`` or ``check``.
     """
 
@@ -61,7 +63,6 @@ class Order:
     phase: str
     timeout_s: float
     tokenizer: Path | None = None
-    begins_s: float = 0.0
     worker: int = 0
     workers: int = 1
 
@@ -89,7 +90,6 @@ class Report:
         send_lags_s: by call: how late this process started it, waiting for room in flight apart.
     """
 
-    begins_s: float = 0.0
     calls: list[Call] = field(default_factory=list)
     loop_lags_s: list[float] = field(default_factory=list)
     send_lags_s: list[float] = field(default_factory=list)
@@ -103,7 +103,8 @@ class Report:
 def main(pipe: Connection, clock: RunClock) -> None:
     """Carries out orders until the pipe closes. Ctrl-C is for the parent to handle, who then sends `STOP`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    # Whoever waited for the news may be gone before us.
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner, suppress(BrokenPipeError, ConnectionResetError):
         runner.run(_serve(pipe, clock))
 
 
@@ -116,32 +117,40 @@ def _loop_factory() -> Any:
 
 
 async def _serve(pipe: Connection, clock: RunClock) -> None:
-    inbox: asyncio.Queue[Order | str | None] = asyncio.Queue()
+    inbox: asyncio.Queue[Order | float | str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
 
     def receive() -> None:
-        try:
-            inbox.put_nowait(pipe.recv())
-        except EOFError:
-            loop.remove_reader(pipe.fileno())
-            inbox.put_nowait(None)
+        """In a thread: an event loop that reads the pipe would make it one that cannot wait to be written."""
+        while True:
+            try:
+                message = pipe.recv()
+            except (EOFError, OSError):
+                message = None
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(inbox.put_nowait, message)
+            if message is None:
+                return
 
-    loop = asyncio.get_running_loop()
-    loop.add_reader(pipe.fileno(), receive)
+    threading.Thread(target=receive, daemon=True).start()
     async with AsyncExitStack() as stack:
         clients = Clients(clock, stack)
         while (order := await inbox.get()) is not None:
             if not isinstance(order, Order):
                 continue  # it came when there was nothing to stop any more
-            work = asyncio.create_task(_Work(order, clients, pipe).run())
-            news = asyncio.create_task(inbox.get())
-            await asyncio.wait((work, news), return_when=asyncio.FIRST_COMPLETED)
-            if news.done():
-                work.cancel()
-            else:
-                news.cancel()
-            pipe.send(await work)
-            if news.done() and not news.cancelled() and news.result() is None:
+            work = _Work(order, clients, pipe)
+            gc.collect()
+            pipe.send(READY)
+            begins_s = await inbox.get()
+            if begins_s is None:
                 return
+            if not isinstance(begins_s, float):
+                pipe.send(Report())
+                continue
+            doing, news = asyncio.create_task(work.run(begins_s)), asyncio.create_task(inbox.get())
+            await asyncio.wait((doing, news), return_when=asyncio.FIRST_COMPLETED)
+            (doing if news.done() else news).cancel()
+            pipe.send(await doing)
 
 
 class Clients:
@@ -184,18 +193,24 @@ class _Work:
         self._clock = clients.clock
         self._pipe = pipe
         self._report = Report()
-        self._wanted = wanted(
-            order.segment, order.cell, order.sampling.seed, worker=order.worker, workers=order.workers
-        )
+        self._begins_s = 0.0
+        calls = wanted(order.segment, order.cell, order.sampling.seed, worker=order.worker, workers=order.workers)
+        first = [(want, self._ask(want)) for want in islice(calls, 1)]
+        self._asks = chain(first, ((want, self._ask(want)) for want in calls))
 
-    async def run(self) -> Report:
-        """What is done; when cancelled, what is done by then."""
+    async def run(self, begins_s: float) -> Report:
+        """What is done; when cancelled, what is done by then.
+
+        Args:
+            begins_s: on the clock of the run; the same for all workers.
+        """
+        self._begins_s = begins_s
         with _no_garbage_collection(), LoopLag() as lag:
             try:
                 async with asyncio.TaskGroup() as group:
                     if isinstance(self._order.cell.load, ClosedLoop):
-                        for _ in range(self._order.in_flight_limit or 0):
-                            group.create_task(self._keep_asking(self._order.cell.load.think_s))
+                        for place in range(self._order.in_flight_limit or 0):
+                            group.create_task(self._keep_asking(place, self._order.cell.load.think_s))
                     else:
                         group.create_task(self._ask_on_time(group))
             except asyncio.CancelledError:
@@ -203,21 +218,20 @@ class _Work:
         self._report.loop_lags_s = lag.lags_s
         return self._report
 
-    async def _keep_asking(self, think_s: float) -> None:
-        due_s = self._order.begins_s
-        for want in self._wanted:  # shared by all who keep asking
-            ask = self._ask(want)
-            due_s = max(due_s, self._clock.now() + think_s)
+    async def _keep_asking(self, place: int, think_s: float) -> None:
+        due_s = self._begins_s + place * self._order.workers * _APART_S
+        for want, ask in self._asks:  # shared by all who keep asking
+            due_s = max(due_s, self._clock.now())
             if self._is_over(due_s):
                 return
             await self._make(want, ask, due_s, room_s=due_s)
+            due_s = self._clock.now() + think_s
 
     async def _ask_on_time(self, group: asyncio.TaskGroup) -> None:
         limit = self._order.in_flight_limit
         room = asyncio.Semaphore(limit) if limit else None
-        for want in self._wanted:
-            ask = self._ask(want)
-            due_s = self._order.begins_s + (want.start_s or 0.0)
+        for want, ask in self._asks:
+            due_s = self._begins_s + (want.start_s or 0.0)
             await self._sleep_until(due_s - 2 * _SPIN_S)
             group.create_task(self._make_when_there_is_room(want, ask, due_s, room))
 
@@ -262,12 +276,11 @@ class _Work:
 
     def _is_over(self, due_s: float) -> bool:
         duration_s = self._order.segment.duration_s
-        return duration_s is not None and due_s - self._order.begins_s > duration_s
+        return duration_s is not None and due_s - self._begins_s > duration_s
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    gc.collect()
     gc.disable()
     try:
         yield

@@ -144,7 +144,7 @@ def _csv(lines: Iterator[str], path: Path, format: Format) -> Iterator[TraceCall
         for row in reader:
             yield _parsed(parse, row, path, reader.line_num)
     except csv.Error as error:
-        raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}") from None
+        raise ConfigError(f"{path}, line {reader.reader.line_num}: not CSV: {error}") from None
 
 
 def _parsed(
