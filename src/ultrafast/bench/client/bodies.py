@@ -69,6 +69,8 @@ def _chat(ask: Ask, dialect: Dialect) -> Body:
         "reasoning_effort": ask.reasoning_effort,
         "tools": list(ask.tools) or None,
         "tool_choice": ask.tool_choice,
+        "logprobs": None if ask.top_logprobs is None else True,
+        "top_logprobs": ask.top_logprobs,
         "response_format": ask.json_schema and {"type": "json_schema", "json_schema": _format(ask.json_schema)},
     }
 
@@ -82,7 +84,7 @@ def _completions(ask: Ask, dialect: Dialect) -> Body:
     }
     for name in (name for name, is_there in beyond.items() if is_there):
         raise ConfigError(f"the Completions API takes a text, and no {name.split()[-1]}: ask by chat or responses")
-    return {"prompt": ask.prompt, **_sampling(ask, dialect), "max_tokens": ask.max_tokens}
+    return {"prompt": ask.prompt, **_sampling(ask, dialect), "max_tokens": ask.max_tokens, "logprobs": ask.top_logprobs}
 
 
 def _sampling(ask: Ask, dialect: Dialect) -> Body:
@@ -101,6 +103,8 @@ def _response(ask: Ask) -> Body:
         "input": ask.prompt if isinstance(ask.prompt, str) else items_of(ask.prompt),
         "temperature": ask.temperature,
         "max_output_tokens": ask.max_tokens,
+        "top_logprobs": ask.top_logprobs,
+        "include": None if ask.top_logprobs is None else ["message.output_text.logprobs"],
         "reasoning": ask.reasoning_effort and {"effort": ask.reasoning_effort},
         "tools": [_flat(tool) for tool in ask.tools] or None,
         "tool_choice": ask.tool_choice

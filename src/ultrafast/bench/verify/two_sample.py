@@ -125,7 +125,7 @@ def _equal_characters(texts: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
 
 def _common_beginning(equal: NDArray[np.bool_]) -> NDArray[np.float32]:
     beginning = np.minimum.accumulate(equal[..., :_BEGINNING], axis=-1)
-    return beginning.mean(axis=-1, dtype=np.float32)
+    return np.asarray(beginning.mean(axis=-1, dtype=np.float32))
 
 
 def _without_self(kernel: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -172,7 +172,7 @@ def _discrepancy(labels: NDArray[np.float32], kernel: NDArray[np.float32]) -> Fl
 
 def _contrast(labels: NDArray[np.float32], scores: NDArray[np.float32] | Floats) -> Floats:
     """By permutation: how far the arms' sums are apart, either way."""
-    return np.abs(np.einsum("npi,ni->p", labels, scores, dtype=np.float64, casting="same_kind"))
+    return np.asarray(np.abs(np.einsum("npi,ni->p", labels, scores, dtype=np.float64, casting="same_kind")))
 
 
 def _ranks(values: Floats) -> Floats:

@@ -35,19 +35,20 @@ class Margins:
     """The largest differences that still count as the same model, fixed before the run.
 
     Attributes:
-        points: of accuracy, of tool calls, of finish reasons, and of agreement between sampled texts: percentage points.
+        points: percentage points of accuracy, of right and valid tool calls, of equal finish reasons.
+        agreement: share of equal characters that two sampled texts, one of each arm, may lack against two of one arm.
         top1: share of tokens at which greedy decoding may differ beyond what an arm differs from itself. Of an 8B
             model, 8-bit weights move 0.8 % of tokens and 5-bit ones 3.5 %
             (https://huggingface.co/eaddario/Watt-Tool-8B-GGUF).
         tie: nats by which the odds of two tokens may move between the arms where they part, and still be called a tie.
             Logits between 16 and 32 in bfloat16 are 0.125 apart: one step in each arm moves odds by up to 0.25.
         kl: nats a token. On the same model 8-bit weights have 0.00024 and 5-bit ones 0.0047.
-        commonness: standard deviations by which sampled texts may be made of more common pieces in one arm: a
-            temperature of 1.15 in place of 1 gives 0.25 and more.
+        commonness: standard deviations by which sampled texts may be made of more common pieces in one arm.
         length: share by which answers may be longer or shorter (MLPerf Inference allows 90 to 110 % of the tokens).
     """
 
     points: float = 2.0
+    agreement: float = 0.003
     top1: float = 0.02
     tie: float = 0.3
     kl: float = 0.002
