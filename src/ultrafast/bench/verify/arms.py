@@ -1,4 +1,4 @@
-"""Two ways of asking, and asking them side by side. Levels know endpoints by `Asker` alone, which the HTTP client is."""
+"""Two ways of asking, side by side. Levels know endpoints by `Asker` alone, which the HTTP client is."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ CHARACTERS = 160  # of each text that are compared
 _BEGINNING = 16  # characters: beginnings that are equal for longer count no more
 _PIECE = 5  # bytes of UTF-8: a word or half of one in most languages
 _PERMUTATIONS = 999
+_SMALL_PRODUCT = 200_000  # multiplications
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _equal_characters(texts: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         for line, text in zip(row, group, strict=True):
             points = np.frombuffer(text[:CHARACTERS].encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
             line[: len(points)] = points + 1
-    return codes[:, :, None, :] == codes[:, None, :, :]
+    return np.asarray(codes[:, :, None, :] == codes[:, None, :, :])
 
 
 def _common_beginning(equal: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -167,7 +168,11 @@ def _labels(prompts: int, m: int, random: np.random.Generator) -> NDArray[np.flo
 
 def _discrepancy(labels: NDArray[np.float32], kernel: NDArray[np.float32]) -> Floats:
     """By permutation: within-arm minus across-arm sums, which is MMD² but for a factor and a constant."""
-    return np.asarray(((labels @ kernel) * labels).sum(axis=(0, 2), dtype=np.float64))
+    # In pieces so small that BLAS starts no threads: on a busy machine those wait for each other, a hundred times as long.
+    rows = max(1, _SMALL_PRODUCT // kernel.shape[1] ** 2)
+    starts = range(0, labels.shape[1], rows)
+    parts = (np.einsum("npi,npi->p", piece @ kernel, piece) for piece in (labels[:, i : i + rows] for i in starts))
+    return np.concatenate([*parts]).astype(np.float64)
 
 
 def _contrast(labels: NDArray[np.float32], scores: NDArray[np.float32] | Floats) -> Floats:

@@ -48,7 +48,7 @@ class Margins:
     """
 
     points: float = 2.0
-    agreement: float = 0.003
+    agreement: float = 0.005
     top1: float = 0.02
     tie: float = 0.3
     kl: float = 0.002
