@@ -17,13 +17,15 @@ ANYWHERE = {"types", "errors"}  # these import nothing of ours
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
+    "report": {"report"},
     "config": {"engine", "serving"},
     "models": {"models"},
     "chat": {"chat"},
     "engine": {"engine", "models", "chat"},
     "serving": {"serving", "engine", "chat"},
-    "bench": {"bench", "engine", "models"},
-    "cli": {"cli", "config", "serving", "engine", "models", "bench"},
+    "bench": {"bench", "report", "engine", "models"},
+    "wafer": {"wafer", "report", "models"},
+    "cli": {"cli", "config", "serving", "engine", "models", "bench", "wafer", "report"},
     "__init__": {"engine"},  # the public names
 }
 MAY_INCLUDE = {

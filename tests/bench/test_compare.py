@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ultrafast.bench import compare as comparing
 from ultrafast.bench.compare import Comparison, Verdict, compare
-from ultrafast.bench.page import Page
 from ultrafast.bench.records import document, read_document, write_document
 from ultrafast.errors import ConfigError
+from ultrafast.report.page import Page
 
 Columns = Mapping[str, Any]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ultrafast.bench import plots
-from ultrafast.bench.plots import Line, Row, Span
 from ultrafast.bench.statistics import Estimate
+from ultrafast.report import plots
+from ultrafast.report.plots import Line, Row, Span
 
 INF, NAN = math.inf, math.nan
 numbers = st.floats(-1e12, 1e12) | st.sampled_from([0.0, INF, NAN, 1e-300])
@@ -98,7 +98,7 @@ def test_what_never_ended_is_said() -> None:
     values=st.lists(numbers, max_size=5),
     log=st.booleans(),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_any_names_and_numbers_are_drawn(names: list[str], values: list[float], log: bool) -> None:
     values_known = [value for value in values if not math.isnan(value)]
     estimates = {name: Estimate(value, value, value, 1) for name, value in zip(names, values, strict=False)}

@@ -30,7 +30,7 @@ CALL = Call(
     sent_s=0.2,
     first_token_s=0.3,
     done_s=2.0,
-    chunks=[Chunk(0.3, 1.0, "thought"), Chunk(0.5, 2.5)],
+    chunks=[Chunk(0.3, 1.0, "thought", 4), Chunk(0.5, 2.5)],
     outcome=Outcome.BROKEN,
     status=200,
     output_tokens=4,
@@ -59,7 +59,7 @@ def same(first: Any, second: Any) -> bool:
 
 
 @given(results=st.dictionaries(st.text(), json_values, max_size=4))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_documents_are_read_as_written(results: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     doc = records.document("api", {"tiers": ["fast"]}, results)
@@ -135,7 +135,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 @given(raw=st.binary(max_size=60) | st.recursive(json_values, st.lists).map(lambda value: json.dumps(value).encode()))
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_bytes_are_read_or_refused(raw: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(raw)
@@ -145,7 +145,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes, tmp_path: Path) -> None:
 
 
 @given(data=st.dictionaries(st.sampled_from([*call_to_json(CALL), "odd"]), json_values, max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_object_is_a_call_or_refused(data: dict[str, Any]) -> None:
     with contextlib.suppress(ConfigError):
         call_from_json({**call_to_json(CALL), **data})

@@ -122,7 +122,7 @@ def mean_of(values: Any) -> Any:
 
 
 def test_bootstrap_covers_in_93_to_97_of_100_with_few_skewed_pairs() -> None:
-    random, runs, inside = np.random.default_rng(1), 800, np.zeros(2)
+    random, runs, inside = np.random.default_rng(1), 600, np.zeros(2)
     for run in range(runs):
         before = random.lognormal(0, 1, 16)
         after = before * random.lognormal(-0.7, 0.4, 16)

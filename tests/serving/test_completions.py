@@ -93,6 +93,7 @@ def test_fields_reach_the_engine() -> None:
         n=2,
         best_of=2,
         stop=["§"] * 16,
+        ignore_eos=True,
         logprobs=4,
         service_tier="ultrafast",
         service_tier_overflow="reject",
@@ -113,6 +114,7 @@ def test_fields_reach_the_engine() -> None:
         logit_bias={65: -100.0},
         seed=5,
         stop=("§",) * 16,
+        ignore_eos=True,
         logprobs=4,
     )
     request = engine.requests[0]

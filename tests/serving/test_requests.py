@@ -259,6 +259,7 @@ def test_chat_fields_reach_the_engine() -> None:
         "seed": 2**63 - 1,
         "n": 2,
         "stop": ["§", "¶"],
+        "ignore_eos": True,
         "logprobs": True,
         "top_logprobs": 4,
     }
@@ -275,6 +276,7 @@ def test_chat_fields_reach_the_engine() -> None:
         logit_bias={65: -100.0, 66: 2.5},
         seed=2**63 - 1,
         stop=("§", "¶"),
+        ignore_eos=True,
         logprobs=4,
     )
     assert engine.requests[0].params == expected
@@ -284,6 +286,7 @@ def test_chat_fields_reach_the_engine() -> None:
 def test_what_is_said_about_the_service_reaches_the_engine() -> None:
     engine = ScriptedEngine()
     fields = {"service_tier": "ultrafast", "service_tier_overflow": "reject", "cache_salt": "s", "deadline_s": 50}
+    fields["ignore_eos"] = True
     parts = [{"type": "text", "text": "Speed "}, {"type": "text", "text": "is"}]
     prediction = {"type": "content", "content": parts}
     post_all([(CHAT, chat(**fields, prediction=prediction)), (RESPONSES, responses(**fields)), (CHAT, chat())], engine)
@@ -293,6 +296,7 @@ def test_what_is_said_about_the_service_reaches_the_engine() -> None:
         ("ultrafast", "reject", b"", "s", 50.0),
         ("default", None, b"", "", None),
     ]
+    assert [request.params.ignore_eos for request in engine.requests] == [True, True, False]
 
 
 def test_a_prediction_longer_than_the_context_is_cut() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-_LIMIT_S = 60.0
+_LIMIT_S = 120.0
 
 
 @dataclass

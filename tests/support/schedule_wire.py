@@ -25,7 +25,7 @@ class Wire(Protocol):
 class ChatWire:
     """Chat Completions; Completions too."""
 
-    def __init__(self, id: str, body: dict[str, Any], schedule: Schedule, *, is_raw: bool) -> None:
+    def __init__(self, id: str, body: dict[str, Any], schedule: Schedule, *, is_raw: bool = False) -> None:
         tier = schedule.tier or body.get("service_tier") or "default"
         self._head = {"id": id, "model": body.get("model"), "service_tier": tier, "system_fingerprint": "fp_reference"}
         self._is_raw = is_raw

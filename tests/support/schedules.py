@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -108,4 +109,4 @@ class Truth:
 
     @property
     def longest_gap_s(self) -> float:
-        return max(after - before for before, after in zip(self.written_s, self.written_s[1:], strict=False))
+        return max(after - before for before, after in pairwise(self.written_s))

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from ultrafast.bench.page import Page
 from ultrafast.bench.records import number
 from ultrafast.bench.statistics import (
     Estimate,
@@ -22,6 +21,7 @@ from ultrafast.bench.statistics import (
     needed_for,
 )
 from ultrafast.errors import ConfigError
+from ultrafast.report.page import Page
 
 NAMES = {
     "ttft_s": "time to first token",

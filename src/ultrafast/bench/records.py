@@ -25,6 +25,8 @@ from ultrafast.errors import ConfigError
 
 FORMAT, VERSION = "ultrafast-bench", 1
 
+_CHUNK = ("at_s", "tokens", "kind", "characters")
+
 
 def document(kind: str, setup: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
     """A run's document, ready for `write_document`.
@@ -137,9 +139,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def call_to_json(call: Call) -> dict[str, Any]:
-    """Every field; chunks as three columns, which are a quarter of the size."""
+    """Every field; chunks as columns, which are a quarter of the size."""
     data: dict[str, Any] = plain(call)
-    data["chunks"] = {name: [chunk[name] for chunk in data["chunks"]] for name in ("at_s", "tokens", "kind")}
+    data["chunks"] = {name: [chunk[name] for chunk in data["chunks"]] for name in _CHUNK}
     return data
 
 
@@ -151,8 +153,8 @@ def call_from_json(data: Mapping[str, Any]) -> Call:
     """
     try:
         columns = data["chunks"]
-        rows = zip(columns["at_s"], columns["tokens"], columns["kind"], strict=True)
-        chunks = [{"at_s": at_s, "tokens": tokens, "kind": kind} for at_s, tokens, kind in rows]
+        rows = zip(*(columns[name] for name in _CHUNK), strict=True)
+        chunks = [dict(zip(_CHUNK, row, strict=True)) for row in rows]
         return msgspec.convert({**data, "chunks": chunks}, Call)
     except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
         raise ConfigError(f"this is no record of a call: {error}") from None

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+
+from ultrafast.report.estimate import Estimate as Estimate
 
 Floats = NDArray[np.float64]
 Statistic = Callable[..., Any]
@@ -21,27 +22,6 @@ Statistic = Callable[..., Any]
 
 _BATCH = 2_000_000  # resampled values at a time: 16 MB a column
 _JACKKNIFE = 200  # leave-out passes at most; with more rows, several are left out together
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value and its interval, at 95 % confidence unless said otherwise.
-
-    Attributes:
-        value: ``nan`` without samples, ``inf`` where it is calls that never ended.
-        low, high: infinite where the samples are too few to bound it on that side.
-        n: samples that it rests on.
-    """
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether the samples bound it on both sides."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 def needed_for(q: float, confidence: float = 0.95) -> int:

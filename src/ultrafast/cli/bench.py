@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ultrafast.cli import bench_agent, bench_api, bench_exam
 from ultrafast.cli.options import DEFAULT_MODEL, Isa, Model, Threads
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -13,9 +14,9 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def bench() -> None:
-    """Measure speed.
+    """Measure: an endpoint, or the engine by itself.
 
-    Example: ultrafast bench engine
+    Example: ultrafast bench api --tier ultrafast --tier default
     """
 
 
@@ -66,3 +67,8 @@ def engine(
         json_file.write(report.to_json(measurement.result))
     if not measurement.result.complete:
         raise typer.Exit(130)
+
+
+app.command("api")(bench_api.api)
+app.command("agent")(bench_agent.agent)
+app.command("exam")(bench_exam.exam)

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from ultrafast import __version__
-from ultrafast.cli import bench, chat, generate, info, models, pull, serve, tiers, top
+from ultrafast.cli import ab, bench, chat, generate, info, models, plan, pull, serve, simulate, tiers, top
 from ultrafast.errors import UltrafastError
 
 # Plain help: drawing it with rich would more than double the time to show it (docs/dependencies.md).
@@ -52,9 +52,12 @@ for command in (
     models.models,
     pull.pull,
     info.info,
+    plan.plan,
 ):
     app.command()(command)
 app.add_typer(bench.app, name="bench")
+app.add_typer(ab.app, name="ab")
+app.add_typer(simulate.app, name="simulate")
 
 
 def main() -> None:

@@ -56,3 +56,36 @@ def step_bar() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("")
         yield lambda title, done, total: progress.update(task, description=title, completed=done, total=total)
+
+
+@contextmanager
+def call_bar() -> Iterator[Callable[[str, int, int, int, int], None]]:
+    """A function to call with what goes on, calls ended, their number (0: nobody knows), those that failed, and the
+    tokens of their answers.
+
+    On a terminal it moves a bar that goes away at the end; elsewhere it prints a line for each new thing that goes on.
+    """
+    if not sys.stderr.isatty():
+        last = ""
+
+        def print_new(title: str, ended: int, total: int, failed: int, tokens: int) -> None:
+            nonlocal last
+            if title != last:
+                print(f"{ended}/{total or '?'} {title}", file=sys.stderr)
+                last = title
+
+        yield print_new
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    counts = TextColumn("{task.fields[tokens]:,} tokens, {task.fields[failed]} failed")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), counts, TimeElapsedColumn())
+    # Drawing shares the machine with what is measured: often enough to be read is enough.
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
+        task = progress.add_task("", total=None, tokens=0, failed=0)
+
+        def show(title: str, ended: int, total: int, failed: int, tokens: int) -> None:
+            progress.update(task, description=title, completed=ended, total=total or None, tokens=tokens, failed=failed)
+
+        yield show

@@ -79,12 +79,14 @@ def _completions(ask: Ask, dialect: Dialect) -> Body:
     beyond = {
         "messages": not isinstance(ask.prompt, str),
         "tools": bool(ask.tools),
-        "a schema": ask.json_schema is not None,
-        "an effort of reasoning": ask.reasoning_effort is not None,
+        "schema": ask.json_schema is not None,
+        "reasoning effort": ask.reasoning_effort is not None,
     }
-    for name in (name for name, is_there in beyond.items() if is_there):
-        raise ConfigError(f"the Completions API takes a text, and no {name.split()[-1]}: ask by chat or responses")
-    return {"prompt": ask.prompt, **_sampling(ask, dialect), "max_tokens": ask.max_tokens, "logprobs": ask.top_logprobs}
+    if any(beyond.values()):
+        names = " or ".join(name for name, is_there in beyond.items() if is_there)
+        raise ConfigError(f"the Completions API takes a text, and no {names}: ask by chat or responses")
+    limits = {"max_tokens": ask.max_tokens, "logprobs": ask.top_logprobs}
+    return {"prompt": ask.prompt, **_sampling(ask, dialect), **limits}
 
 
 def _sampling(ask: Ask, dialect: Dialect) -> Body:

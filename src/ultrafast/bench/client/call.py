@@ -49,11 +49,13 @@ class Chunk:
         at_s: seconds on the clock of the run.
         tokens: how many tokens (`Call.token_source` says how this is known; estimates are fractions).
         kind: of what: the answer, thinking shown before it, or a tool call.
+        characters: of text: of `Call.text` and `Call.thoughts`, each chunk holds the next ones.
     """
 
     at_s: float
     tokens: float
     kind: Literal["answer", "thought", "tool"] = "answer"
+    characters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

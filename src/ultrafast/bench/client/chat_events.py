@@ -91,25 +91,28 @@ class _ChatChunk(Struct):
 _DECODER = msgspec.json.Decoder(_ChatChunk)
 
 
-def read_chat(events: Iterable[Read]) -> Answer:
-    """The answer in a stream of Chat Completions or Completions. Nothing in the events raises."""
-    answer = Answer()
+def read_chat(events: Iterable[Read], answer: Answer) -> Iterator[None]:
+    """Fill in the answer in a stream of Chat Completions or Completions; comes back after every event.
+
+    Nothing in the events raises.
+    """
+    is_done, at_s = False, 0.0
     for at_s, data in events:
-        if data == b"[DONE]":
-            answer.ended_s = at_s
-            return answer
+        is_done = data == b"[DONE]"
+        if is_done:
+            break
         try:
             chunk = _DECODER.decode(data)
         except UNREADABLE as error:
             answer.failure = malformed(data, error)
-            return answer
+            return
         if chunk.error:
             answer.failure = Outcome.ERROR, message_of(chunk.error)
-            return answer
+            return
         _add(answer, at_s, chunk)
-    if answer.finish_reason is not None:  # some servers leave out [DONE]
+        yield
+    if answer.finish_reason is not None or (is_done and answer.pieces):  # some servers send only one of the two
         answer.ended_s = at_s
-    return answer
 
 
 def _add(answer: Answer, at_s: float, chunk: _ChatChunk) -> None:

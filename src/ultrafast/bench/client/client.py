@@ -11,11 +11,11 @@ import aiohttp
 import msgspec
 
 from ultrafast import __version__
-from ultrafast.bench.client.answer import bounded
 from ultrafast.bench.client.bodies import PATHS, Dialect, body_of
 from ultrafast.bench.client.call import Ask, Call, Outcome
 from ultrafast.bench.client.clock import RunClock
 from ultrafast.bench.client.endpoint import Endpoint
+from ultrafast.bench.client.faults import problem_of
 from ultrafast.bench.client.reading import fill, outcome_of
 from ultrafast.bench.client.recording import MAX_BODY, Recording, TooLong, post, sending_trace
 from ultrafast.bench.client.socket import Socket, SocketClosed
@@ -24,6 +24,7 @@ from ultrafast.bench.client.tokens import Count
 _BAD_REQUEST = (400, 422)
 # Servers drop idle connections (uvicorn and Node after 5 s), and a request on its way just then is lost: leave first.
 _KEEPALIVE_S = 4.0
+_AT_ONE_GO = 50  # events of an answer that has ended: half a millisecond
 
 
 class Client:
@@ -102,7 +103,9 @@ class Client:
             dialect = self._dialect = simpler
             recording = await self._recorded(ask, dialect, intended_s)
         call = Call(id, ask.tags, self._endpoint.tier, intended_s)
-        fill(call, recording, self._endpoint.api, self._count)
+        for events, _ in enumerate(fill(call, recording, self._endpoint.api, self._count)):
+            if events % _AT_ONE_GO == _AT_ONE_GO - 1:
+                await asyncio.sleep(0)
         return call
 
     def stop(self) -> None:
@@ -134,14 +137,15 @@ class Client:
                 await work
         except TooLong:
             recording.fault = Outcome.BROKEN, f"the answer is longer than {MAX_BODY >> 20} MiB"
+            del recording.reads[1:]  # to read it all would take seconds, for nothing
         except aiohttp.WSServerHandshakeError as error:
             recording.status = error.status
-            recording.fault = outcome_of(error.status), bounded(f"no WebSocket: {error.status} {error.message}")
+            recording.fault = outcome_of(error.status), problem_of(error)
         except (aiohttp.ClientError, SocketClosed, OSError, ValueError) as error:
             if recording.fault is None and limit.expired():
                 recording.fault = Outcome.TIMEOUT, f"no end within {self._timeout_s:g} s"
             elif recording.fault is None:
-                recording.fault = Outcome.BROKEN, bounded(str(error) or type(error).__name__)
+                recording.fault = Outcome.BROKEN, problem_of(error)
         finally:
             self._in_flight.pop(limit, None)
 

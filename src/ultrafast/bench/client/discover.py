@@ -12,6 +12,7 @@ from msgspec import Struct
 from ultrafast.bench.client.answer import UNREADABLE, bounded, message_of
 from ultrafast.bench.client.client import headers_of
 from ultrafast.bench.client.endpoint import Price
+from ultrafast.bench.client.faults import problem_of
 from ultrafast.errors import ServerError
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
@@ -95,7 +96,7 @@ async def _get(session: aiohttp.ClientSession, url: str) -> tuple[int, bytes]:
     except TimeoutError:
         raise ServerError(f"{url} did not answer within {_TIMEOUT.total:g} s", "see what listens there") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise ServerError(f"no server answers at {url} ({bounded(str(error) or type(error).__name__)})") from None
+        raise ServerError(f"no server answers at {url} ({problem_of(error)})") from None
 
 
 def _models(base: str, status: int, body: bytes) -> list[str]:

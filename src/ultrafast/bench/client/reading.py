@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from ultrafast.bench.client.answer import UNREADABLE, Answer, bounded, message_of
@@ -14,15 +16,17 @@ from ultrafast.bench.client.sse import events_of
 from ultrafast.bench.client.tokens import Count, chunks_of
 
 
-def fill(call: Call, recording: Recording, api: Api, count: Count | None) -> None:
-    """Complete the record of a call."""
+def fill(call: Call, recording: Recording, api: Api, count: Count | None) -> Iterator[None]:
+    """Complete the record of a call; comes back after every event, since to read a long answer at one go would delay
+    the reading of those that still come."""
     call.sent_s, call.status, call.done_s = recording.sent_s, recording.status, recording.ended_s
     if recording.reads:
         call.first_byte_s = recording.reads[0][0]
     if call.status is not None and not 200 <= call.status < 300:
         call.outcome, call.error = recording.fault or (outcome_of(call.status), _refusal(recording))
         return
-    answer = _read(recording, api)
+    answer = Answer()
+    yield from _read(recording, api, answer)
     _copy(call, answer)
     call.chunks, call.token_source = chunks_of(answer, count)
     if call.chunks:
@@ -41,11 +45,11 @@ def outcome_of(status: int) -> Outcome:
     return Outcome.REFUSED if status in (429, 503) else Outcome.ERROR
 
 
-def _read(recording: Recording, api: Api) -> Answer:
+def _read(recording: Recording, api: Api, answer: Answer) -> Iterator[None]:
     if api == "socket":
-        return read_response(recording.reads)
+        return read_response(recording.reads, answer)
     events = events_of(recording.reads, is_whole=recording.fault is None)
-    return read_response(events) if api == "responses" else read_chat(events)
+    return read_response(events, answer) if api == "responses" else read_chat(events, answer)
 
 
 def _copy(call: Call, answer: Answer) -> None:
@@ -86,6 +90,8 @@ def _unended(recording: Recording) -> str:
 def _refusal(recording: Recording) -> str:
     """What a server says with a status that is not 2xx."""
     body = recording.body
+    if recording.location is not None and 300 <= (recording.status or 0) < 400:
+        return bounded(f"status {recording.status}: the server wants to be asked at {recording.location}")
     try:
         return message_of(msgspec.json.decode(body)) if body else f"status {recording.status} without a word"
     except UNREADABLE:

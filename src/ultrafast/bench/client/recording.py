@@ -34,6 +34,7 @@ class Recording:
     sent_s: float | None = None
     status: int | None = None
     content_type: str = ""
+    location: str | None = None
     reads: list[Read] = field(default_factory=list)
     size: int = 0
     fault: tuple[Outcome, str] | None = None
@@ -66,6 +67,7 @@ async def post(session: aiohttp.ClientSession, url: str, body: bytes, recording:
     ) as response:
         recording.status = response.status
         recording.content_type = response.headers.get("content-type", "")
+        recording.location = response.headers.get("location")
         try:
             while data := await response.content.readany():
                 recording.add(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -106,9 +106,8 @@ def end_of(data: bytes) -> Literal["clean", "unclean"] | None:
     return "clean" if event.type in _TERMINAL else None
 
 
-def read_response(events: Iterable[Read]) -> Answer:
-    """The answer in a stream of Responses. Nothing in the events raises."""
-    answer = Answer()
+def read_response(events: Iterable[Read], answer: Answer) -> Iterator[None]:
+    """Fill in the answer in a stream of Responses; comes back after every event. Nothing in the events raises."""
     for at_s, data in events:
         if data == b"[DONE]":  # not OpenAI's, but some servers end every stream so
             break
@@ -117,10 +116,10 @@ def read_response(events: Iterable[Read]) -> Answer:
             _add(answer, at_s, event)
         except UNREADABLE as error:
             answer.failure = answer.failure or malformed(data, error)
-            return answer
+            break
+        yield
         if answer.ended_s is not None:
             break
-    return answer
 
 
 def _add(answer: Answer, at_s: float, event: _Event) -> None:

@@ -38,12 +38,12 @@ def events_of(reads: Sequence[Read], *, is_whole: bool) -> Iterator[Read]:
 
 
 def _data_of(block: bytes) -> bytes | None:
-    """The joined ``data`` lines of an event."""
-    if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
+    """The joined ``data`` lines of an event; ``None`` if they are empty, which keeps connections awake."""
+    if len(block) > 6 and block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
         return block[6:]
     lines = []
     for line in _LINE_END.split(block):
         field, _, value = line.partition(b":")
         if field == b"data":
             lines.append(value.removeprefix(b" "))
-    return b"\n".join(lines) if lines else None
+    return b"\n".join(lines) or None

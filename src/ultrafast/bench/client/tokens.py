@@ -32,16 +32,18 @@ def chunks_of(answer: Answer, count: Count | None) -> tuple[list[Chunk], TokenSo
 
 
 def _chunks(pieces: Sequence[Piece], tokens: Sequence[float]) -> list[Chunk]:
-    return [Chunk(piece.at_s, number, piece.kind) for piece, number in zip(pieces, tokens, strict=True)]
+    return [
+        Chunk(piece.at_s, number, piece.kind, len(piece.text)) for piece, number in zip(pieces, tokens, strict=True)
+    ]
 
 
 def _stated(pieces: Sequence[Piece]) -> list[float] | None:
     """The growth of the server's count with each event. ``None`` where not every event has a count that can be one:
     some servers put it on their last event only, or zeros on all the others."""
-    counts = [0, *(piece.counted for piece in pieces if piece.counted is not None)]
-    if len(counts) != len(pieces) + 1 or counts[-1] <= 0 or counts != sorted(counts):
+    counts = [piece.counted for piece in pieces if piece.counted is not None]
+    if not counts or len(counts) != len(pieces) or counts[0] == 0 or counts != sorted(counts):
         return None
-    return [float(after - before) for before, after in pairwise(counts)]
+    return [float(after - before) for before, after in pairwise([0, *counts])]
 
 
 def _visible(answer: Answer) -> int | None:
@@ -55,4 +57,5 @@ def _visible(answer: Answer) -> int | None:
 def _shares(total: int, weights: Sequence[int]) -> list[float]:
     """A total in proportion to weights; no event weighs nothing."""
     positive = [max(1, weight) for weight in weights]
-    return [total * weight / sum(positive) for weight in positive]
+    share = total / sum(positive) if positive else 0.0
+    return [share * weight for weight in positive]

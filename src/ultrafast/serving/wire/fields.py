@@ -40,6 +40,7 @@ class SampledRequest(Struct, kw_only=True):
     repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
+    ignore_eos: bool | None = None
     logit_bias: Annotated[dict[int, Annotated[float, Meta(ge=-100, le=100)]], Meta(max_length=1024)] | None = None
     seed: Seed | None = None
     stream: bool | None = None
@@ -62,7 +63,11 @@ class SampledRequest(Struct, kw_only=True):
     def sampling(
         self, *, max_tokens: int | None, stop: str | list[str] | None, logprobs: int | None, ignore_eos: bool = False
     ) -> SamplingParams:
-        """How the engine picks tokens; the seed is each choice's own."""
+        """How the engine picks tokens; the seed is each choice's own.
+
+        Args:
+            ignore_eos: whether or not the request says so.
+        """
         return SamplingParams(
             max_tokens=max_tokens,
             temperature=or_one(self.temperature),
@@ -75,7 +80,7 @@ class SampledRequest(Struct, kw_only=True):
             logit_bias=self.logit_bias or {},
             stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
             logprobs=logprobs,
-            ignore_eos=ignore_eos,
+            ignore_eos=ignore_eos or bool(self.ignore_eos),
         )
 
 

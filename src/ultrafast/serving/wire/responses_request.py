@@ -63,6 +63,7 @@ class ResponsesRequest(Struct):
     input: str | list[dict[str, Any]] | None = None
     instructions: str | None = None
     max_output_tokens: Count | None = None
+    ignore_eos: bool | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
     top_logprobs: TopLogprobs | None = None
@@ -144,6 +145,7 @@ class Asked:
             max_tokens=1 if ask.warms_up else ask.max_output_tokens,
             temperature=or_one(ask.temperature),
             top_p=or_one(ask.top_p),
+            ignore_eos=bool(ask.ignore_eos),
             logprobs=(ask.top_logprobs or 0) if with_logprobs else None,
         )
         messages = to_messages(items, ask.instructions, self.offered.name_of)

@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from ultrafast.bench.page import legible
+from ultrafast.report.page import legible
 
 INK, SOFT, GRID = "#000001", "#000002", "#000003"
 """Stand for the page's colours while matplotlib draws, which knows no variables."""

@@ -21,9 +21,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from ultrafast.bench.page import legible
-from ultrafast.bench.statistics import Estimate, Floats
-from ultrafast.bench.svg import GRID, INK, SOFT, Inks, drawing, to_svg
+from ultrafast.report.estimate import Estimate
+from ultrafast.report.page import legible
+from ultrafast.report.svg import GRID, INK, SOFT, Inks, drawing, to_svg
+
+Floats = NDArray[np.float64]
 
 _WIDTH = 8.0  # inches; the page scales it to its own width
 _MARKERS = "osD^v<>"

@@ -57,12 +57,12 @@ class Page:
         return self._add(f'<figure><div class="wide">{table}</div>{caption}</figure>')
 
     def figure(self, svg: str, caption: str) -> Self:
-        """A plot of `ultrafast.bench.plots`, which goes in as it is."""
+        """A plot of `ultrafast.report.plots`, which goes in as it is."""
         return self._add(f'<figure><div class="wide">{svg}</div><figcaption>{_escaped(caption)}</figcaption></figure>')
 
     def html(self) -> str:
         """The whole file."""
-        style = files("ultrafast.bench").joinpath("page.css").read_text("utf-8")
+        style = files("ultrafast.report").joinpath("page.css").read_text("utf-8")
         return (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'

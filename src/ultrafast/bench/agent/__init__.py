@@ -1,0 +1,1 @@
+"""An agent's task against the clock: steps with tools, and where the time of each goes."""
