@@ -24,7 +24,7 @@ from ultrafast.bench.verify.verdict import CONFIDENCE, SHARES, Level, Margins, d
 NAME, TITLE = "greedy", "Greedy tokens"
 NAME_2, TITLE_2 = "logprobs", "Log-probabilities"
 
-_FEWEST = 20  # prompts that a PASS rests on: what deviates on a seventh of all prompts shows up among them (95 %)
+FEWEST = 20  # prompts that a PASS rests on: what deviates on a seventh of all prompts shows up among them (95 %)
 _NOISE = 3.0  # times the largest movement that the first arm showed against itself is still noise
 _SURE = 1 - 1e-5  # probability of the chosen token; where nearly all are as sure, they are the sampler's
 
@@ -133,7 +133,7 @@ def _level(
     for _, row in whole:
         same["self"] += answer_of(row[0]) == answer_of(row[1])
         same["across"] += answer_of(row[0]) == answer_of(row[2])
-    verdict = decide(different=bool(real) or low > margins.top1, within=high < margins.top1 and n >= _FEWEST)
+    verdict = decide(different=bool(real) or low > margins.top1, within=high < margins.top1 and n >= FEWEST)
     kinds = f": {len(real)} real, {ties} ties" if ties is not None else ""
     words = (
         f"{same['across']} of {n} answers are equal between the arms, {same['self']} of {n} between two of the first; "
@@ -174,7 +174,7 @@ def _by_chances(across: Sequence[Tokens], floor: Sequence[Tokens], margins: Marg
     excess = np.array([a.kl - f.kl for a, f in zip(across, floor, strict=True)])
     strict, usual = effect(excess, 1 - SHARES[NAME_2]), effect(excess, CONFIDENCE)
     own = float(np.mean([tokens.kl for tokens in floor]))
-    within = usual.high < margins.kl and len(across) >= _FEWEST
+    within = usual.high < margins.kl and len(across) >= FEWEST
     return Level(
         NAME_2,
         TITLE_2,
@@ -185,7 +185,7 @@ def _by_chances(across: Sequence[Tokens], floor: Sequence[Tokens], margins: Marg
         f"calls equal arms different in at most {SHARES[NAME_2]:.1%} of runs; passes a divergence of {margins.kl:g} in "
         f"at most {1 - CONFIDENCE:.0%}",
         _kl_figures(usual, own, across, margins),
-        "" if within else f"at least {_FEWEST} prompts, and so many that the bound falls below the margin",
+        "" if within else f"at least {FEWEST} prompts, and so many that the bound falls below the margin",
     )
 
 

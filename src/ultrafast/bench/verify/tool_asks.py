@@ -65,16 +65,18 @@ def tool_asks(count: int, seed: int = 0) -> list[str]:
     needing = [
         *(f"What is the weather in {city} right now, in {unit}?" for city, unit in product(_CITIES, _UNITS)),
         *(f"How much is {n} {a} in {b} today?" for n, a, b in product(_AMOUNTS, _MONEY, _MONEY) if a != b),
-        *(f"Set a timer of {n} minutes for the {what}." for n, what in product(range(3, 28), _LABELS)),
+        *(f"Set a timer of {n} minutes for the {what}." for n, what in product(range(3, 180), _LABELS)),
     ]
     without = [
         *(f"In one sentence: what is {city} known for?" for city in _CITIES),
         *(f"Name {n} things that one can cook with {what}." for n, what in product(range(2, 12), _FOODS)),
         *(f"Write one line of a poem about the {what}." for what in (*_LABELS, *_FOODS)),
+        *(f"Which sounds nicer, the number {a} or the number {b}?" for a, b in product(range(11, 40), range(41, 61))),
     ]
     few = count // 3
     if few > len(without) or count - few > len(needing):
-        raise ConfigError(f"{count} tool requests are wanted: there are {3 * len(without)}")
+        most = min(3 * len(without), 3 * len(needing) // 2)
+        raise ConfigError(f"{count} tool requests are wanted, and there are {most} here")
     asks = rng.sample(needing, count - few) + rng.sample(without, few)
     rng.shuffle(asks)
     return asks

@@ -168,7 +168,7 @@ def _labels(prompts: int, m: int, random: np.random.Generator) -> NDArray[np.flo
 
 def _discrepancy(labels: NDArray[np.float32], kernel: NDArray[np.float32]) -> Floats:
     """By permutation: within-arm minus across-arm sums, which is MMD² but for a factor and a constant."""
-    # In pieces so small that BLAS starts no threads: on a busy machine those wait for each other, a hundred times as long.
+    # In pieces so small that BLAS starts no threads, which on a busy machine mostly wait for each other.
     rows = max(1, _SMALL_PRODUCT // kernel.shape[1] ** 2)
     starts = range(0, labels.shape[1], rows)
     parts = (np.einsum("npi,npi->p", piece @ kernel, piece) for piece in (labels[:, i : i + rows] for i in starts))
