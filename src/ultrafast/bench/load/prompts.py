@@ -61,18 +61,18 @@ class Writer:
     shared_tokens: int = 0
 
     def prompt(self, number: int, tokens: int, blocks: Sequence[int] = ()) -> str:
-        """The prompt with that number, in about so many tokens.
+        """The prompt with that number, in about so many tokens; never so few that it would not differ from others.
 
         Args:
             blocks: of a trace; equal ones give equal text (`traces.TraceCall`).
         """
         end = f"\n\n{TASK[self.category]}"
-        length = max(1, self.gauge.length(tokens) - len(end))
-        shared = self._shared(blocks, tokens)[: max(0, length - 1)]
         # A name in front, of the same length for all: prompts differ before any block of a prefix cache is full.
         name = f"Case {_name(self.seed, number)}. "
+        length = max(len(name), self.gauge.length(tokens) - len(end))
+        shared = self._shared(blocks, tokens)[: length - len(name)]
         own = name + self._text(f"own {number}", length)
-        return shared + own[: max(len(name), length - len(shared))] + end  # never so short that it is another's
+        return shared + own[: length - len(shared)] + end
 
     def _shared(self, blocks: Sequence[int], tokens: int) -> str:
         if not blocks:
