@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.tiny import write_tiny_model
 from ultrafast import Engine
@@ -17,6 +19,7 @@ from ultrafast.models.gguf import GgufFile
 from ultrafast.models.shape import ModelShape
 from ultrafast.wafer import catalog
 from ultrafast.wafer.mesh.decoder import Decoder
+from ultrafast.wafer.mesh.layout import spread
 from ultrafast.wafer.mesh.numbers import Floats, Numbers, total
 from ultrafast.wafer.mesh.operations import Operation, Operations
 from ultrafast.wafer.mesh.run import Simulation
@@ -87,7 +90,7 @@ def test_accumulating_in_halves_rounds_each_multiply_add() -> None:
 
 def test_the_embedded_model_gives_the_golden_tokens(embedded_model_path: Path) -> None:
     prompts = json.loads(GOLDEN.read_text(encoding="utf-8"))["prompts"]
-    prompt = next(one for one in prompts if one["name"] == "chat")
+    prompt = next(one for one in prompts if one["name"] == "chat_empty_system")
     expected = prompt["greedy_ids"][:4]
     assert min(prompt["margins"][:4]) > 1  # no near-tie
     simulation = Simulation(embedded_model_path, 16, 16, catalog.device("wse-3"))
@@ -112,6 +115,14 @@ def test_the_closed_forms_hold_for_every_operation(embedded_model_path: Path, ro
 
 def cycles(operations: list[Operation]) -> float:
     return sum(one.timing.cycles for one in operations)
+
+
+@given(size=st.integers(0, 500), parts=st.integers(1, 70))
+def test_a_vector_is_spread_evenly(size: int, parts: int) -> None:
+    index = spread(size, parts)
+    assert index[index >= 0].tolist() == list(range(size))
+    lengths = (index >= 0).sum(1)
+    assert lengths.max() - lengths.min() <= 1
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from ultrafast.wafer.mesh.run import Simulation, Step
 MARGIN = 0.05
 """Top-1 minus top-2 logit of the reference below which its choice is a near-tie that 16 bits may turn.
 
-Logits of 16 to 32 are 1/64 apart in 16 bits: these are about three steps. (In 32 bits, the tests of the engine call
-0.005 a near-tie.)"""
+Logits of 16 to 32 are 1/64 apart in 16 bits: these are about three steps. (The tests of the engine, which computes in
+32 bits, call 0.005 a near-tie.)"""
 
 
 @dataclass(frozen=True)

@@ -163,9 +163,7 @@ def _memory(needed: float, room: float) -> str:
 def _line(one: Operation) -> str:
     cycles = one.timing.cycles
     error = f"{one.predicted / cycles - 1:+.1%}"
-    return (
-        f"  {one.name:22}{cycles:>10,.1f}{one.predicted:>13,.1f}{error:>9}{one.timing.computed.max() / cycles:>12.0%}"
-    )
+    return f"  {one.name:22}{cycles:>10,.1f}{one.predicted:>13,.1f}{error:>9}{one.timing.computed / cycles:>12.0%}"
 
 
 def _figures(simulation: Simulation, last: Step, results: list[Checked]) -> dict[str, Any]:
