@@ -125,7 +125,10 @@ class SimulatedModel:
         call = Call(id, ask.tags, self.tier, start, sent_s=start, status=200, tier_served=self.echo)
         call.model_served = "simulated"
         self.others[0] += 1
-        await asyncio.sleep(0)
+        is_loaded = False
+        for _ in range(2 + self._rng.randrange(1 + (ask.max_tokens or 0) // 16)):  # long calls are in flight for long
+            await asyncio.sleep(0)
+            is_loaded |= self.others[0] > 1
         text = ask.prompt if isinstance(ask.prompt, str) else str(ask.prompt)
         if text in self.answers:
             self._answer(call, text)
@@ -133,7 +136,7 @@ class SimulatedModel:
             self._use_tools(call, text)
         else:
             self._write(call, ask, text)
-        self._take_time(call)
+        self._take_time(call, is_loaded=is_loaded)
         self.others[0] -= 1
         call.outcome = Outcome.OK
         return call
@@ -201,11 +204,11 @@ class SimulatedModel:
             call.text, call.finish_reason = "Certainly.", "stop"
             call.output_tokens = round(self.longer * rng.randint(10, 60))
 
-    def _take_time(self, call: Call) -> None:
+    def _take_time(self, call: Call, *, is_loaded: bool) -> None:
         line = self.slow if self._rng.random() < self.slow_share else self.line
-        rate = line.loaded if self.others[0] > 1 else line.idle
+        rate = line.loaded if is_loaded else line.idle
         rate *= self._rng.lognormvariate(0, line.spread)
-        slowdown = line.idle / line.loaded if self.others[0] > 1 else 1.0
+        slowdown = line.idle / line.loaded if is_loaded else 1.0
         call.first_token_s = call.intended_s + line.start_s * slowdown * self._rng.lognormvariate(0, 2 * line.spread)
         total = call.output_tokens or 1
         sizes = [self.chunk_tokens] * (total // self.chunk_tokens)

@@ -86,7 +86,7 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="JSON lines with question and answer, asked in place of sums."),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=0, help="Pairs of calls to compare speeds; 0 leaves them out.")] = 40,
+    pairs: Annotated[int, typer.Option(min=0, help="Pairs of calls to compare speeds; 0 leaves them out.")] = 60,
     load: Annotated[
         int, typer.Option(min=0, max=256, help="Streams that keep the first arm busy while speeds are compared.")
     ] = 0,

@@ -156,7 +156,7 @@ def _level(
             "ties": ties,
             "partings": partings,
         },
-        "" if high < margins.top1 else f"more prompts: up to {high:.1%} of tokens may differ",
+        f"at least {FEWEST} prompts" if high < margins.top1 else f"more prompts: up to {high:.1%} of tokens may differ",
     )
 
 

@@ -35,7 +35,7 @@ class Plan:
     sample_tokens: int = 32
     tool_tokens: int = 96
     answer_tokens: int = 64
-    speed_pairs: int = 40
+    speed_pairs: int = 60
     speed_tokens: int = 64
     load: int = 0
     promised: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -68,12 +69,16 @@ def tokens_needed(margin: float, floor: float, *, power: float) -> int:
 
 
 def speed_pairs_needed(least: float, spread: float, *, power: float) -> int:
-    """Pairs so that a tier that is as slow as the first arm is accused: the median of the quotients, whose logarithm
-    has a standard deviation of ``spread · √2``, estimated with ``√(pi / 2)`` times the error of a mean."""
+    """The fewest pairs with which a tier that is as slow as the first arm is accused: enough of the quotients, whose
+    logarithm has a standard deviation of ``spread · √2``, must lie below `least` for an order statistic that is above
+    their median to do so."""
     share = SHARES[honesty.NAME] / 2
-    z = float(stats.norm.isf(share) + stats.norm.ppf(power))
-    by_noise = math.pi / 2 * 2 * (z * spread / math.log(least)) ** 2
-    return math.ceil(max(by_noise, needed_for(0.5, 1 - 2 * share)))
+    below = float(stats.norm.cdf(math.log(least) / (spread * math.sqrt(2))))
+    for n in itertools.count(needed_for(0.5, 1 - 2 * share)):
+        rank = int(stats.binom.ppf(1 - share, n, 0.5)) + 1
+        if stats.binom.sf(rank - 1, n, below) >= power:
+            return n
+    raise AssertionError("counting does not end")
 
 
 def _samples_words(margins: Margins) -> str:

@@ -44,7 +44,7 @@ def text(levels: Sequence[Level], what: str) -> str:
     blocks = [_filled(summary(levels, what), "")]
     for level in levels:
         blocks.append(f"{level.verdict:12} {level.title}\n{_filled(level.words, '  ')}")
-        if level.needed:
+        if level.verdict is Verdict.UNDERPOWERED:
             blocks[-1] += "\n" + _filled(f"To decide: {level.needed}.", "  ")
     return "\n\n".join(blocks)
 
@@ -60,7 +60,7 @@ def page(levels: Sequence[Level], what: str, facts: Mapping[str, str]) -> Page:
     built.table(["level", "verdict", "how often it is wrong"], rows)
     for level in levels:
         built.section(f"{level.title}: {level.verdict}").text(level.words)
-        if level.needed:
+        if level.verdict is Verdict.UNDERPOWERED:
             built.text(f"To decide: {level.needed}.")
     return built
 

@@ -13,7 +13,7 @@ NAME, TITLE = "samples", "Sampled texts"
 
 _KEPT = 0.8  # of the samples of a prompt: with fewer answers it is left out
 _FEWEST = 10  # prompts that a PASS rests on
-_OWN = 0.01  # p below which the first arm differs from itself
+_OWN = 0.002  # p at or below which the first arm differs from itself
 
 
 async def samples(arms: Arms, prompts: Sequence[str], *, each: int, max_tokens: int, margins: Margins) -> Level:

@@ -79,7 +79,7 @@ class Level:
         words: one sentence or two, for people.
         error_rates: how often such a verdict is wrong.
         figures: what was measured, for documents and tables.
-        needed: what more it takes to decide, where it is undecided.
+        needed: what more it takes to decide, where it is UNDERPOWERED.
     """
 
     name: str
