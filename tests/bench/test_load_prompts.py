@@ -8,7 +8,7 @@ import pytest
 
 from ultrafast.bench.load.material import CATEGORIES, Category
 from ultrafast.bench.load.prompts import Gauge, Writer
-from ultrafast.bench.load.traces import BLOCK_TOKENS
+from ultrafast.traces import BLOCK_TOKENS
 
 
 def common(one: str, other: str) -> int:
@@ -65,3 +65,9 @@ def test_json_is_json() -> None:
 def test_code_compiles() -> None:
     text = Writer("code", Gauge()).prompt(1, 2000)[15:]
     compile(text[: text.rindex("\n\n", 0, -100)], "code", "exec")
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_even_the_shortest_prompts_are_not_alike(category: Category) -> None:
+    writer = Writer(category, Gauge(overhead=60, is_measured=True))
+    assert len({writer.prompt(number, 8) for number in range(50)}) == 50

@@ -86,7 +86,7 @@ def test_the_counts_are_those_of_the_published_form() -> None:
     work = mesh.decode(shape, 0, side, context)
     assert work.macs == 4 * d * d + 2 * d * s + 3 * d * f
     assert work.steps == 7 * d + s + f
-    assert (work.hops, work.stages) == (10 * side, pytest.approx(10 * side**0.5))
+    assert (work.hops, work.stages) == (10 * side, pytest.approx(10 * side**0.5, rel=0.03))  # of whole groups
     prompt = mesh.prefill(shape, 0, side, context)
     assert prompt.macs == side * (4 * d * d * s + 3 * d * f * s + 2 * s * s * d)
     assert prompt.shifts == 9 * side

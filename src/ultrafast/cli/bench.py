@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ultrafast.cli import bench_agent, bench_api
+from ultrafast.cli import bench_agent, bench_api, bench_exam
 from ultrafast.cli.options import DEFAULT_MODEL, Isa, Model, Threads
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -71,3 +71,4 @@ def engine(
 
 app.command("api")(bench_api.api)
 app.command("agent")(bench_agent.agent)
+app.command("exam")(bench_exam.exam)

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from ultrafast import __version__
-from ultrafast.cli import ab, bench, chat, generate, info, models, plan, pull, serve, tiers, top
+from ultrafast.cli import ab, bench, chat, generate, info, models, plan, pull, serve, simulate, tiers, top, verify
 from ultrafast.errors import UltrafastError
 
 # Plain help: drawing it with rich would more than double the time to show it (docs/dependencies.md).
@@ -57,6 +57,8 @@ for command in (
     app.command()(command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(ab.app, name="ab")
+app.add_typer(simulate.app, name="simulate")
+app.add_typer(verify.app, name="verify")
 
 
 def main() -> None:

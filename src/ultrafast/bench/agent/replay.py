@@ -1,4 +1,4 @@
-"""Lockstep replay: recorded conversations are sent again, step by step, to every arm.
+"""Lockstep replay: recorded conversations are sent again, request by request, to every arm.
 
 Agents that run free drift apart: another answer makes another next question. Here every arm gets the same recorded
 history at every step, whatever it answered before, so that what remains is the model's time at equal context.
@@ -87,24 +87,29 @@ async def replay(
     round: int,
     on_step: OnStep,
 ) -> list[TaskRun]:
-    """Send every request to every arm, one at a time; the arms take turns at each step, in random order.
+    """Send every request to every arm, one at a time; the arms take turns by conversation, in random order.
+
+    They do not take turns at each request: what a server's cache holds is little, and they would drive each other's
+    conversation out of it, as one agent alone does not.
 
     Answers are timed, not read. The first request that fails is kept as `TaskRun.failure`; the next ones are sent all
     the same.
     """
     rng = random.Random(settings.seed * 1_000 + round)
     runs = {arm.name: TaskRun(arm.name, round, len(recording)) for arm, _ in arms}
-    conversations: dict[tuple[str, str | int], Conversation] = {}
+    conversations: dict[str | int, list[tuple[int, Recorded]]] = {}
     for number, recorded in enumerate(recording, 1):
+        conversations.setdefault(recorded.task, []).append((number, recorded))
+    for requests in conversations.values():
         for arm, client in rng.sample(arms, len(arms)):
-            conversation = conversations.setdefault((arm.name, recorded.task), Conversation(arm))
-            conversation.messages = recorded.messages
-            step = await _send(client, conversation, recorded, number, clock, settings, round)
-            run = runs[arm.name]
-            run.steps.append(step)
-            if not step.by_model and run.failure is None:
-                run.failure = f"step {number}: {problem_of(step.requests[0].call)}"
-            on_step(run, step)
+            conversation, run = Conversation(arm), runs[arm.name]
+            for number, recorded in requests:
+                conversation.messages = recorded.messages
+                step = await _send(client, conversation, recorded, number, clock, settings, round)
+                run.steps.append(step)
+                if not step.by_model and run.failure is None:
+                    run.failure = f"step {number}: {problem_of(step.requests[0].call)}"
+                on_step(run, step)
     return list(runs.values())
 
 

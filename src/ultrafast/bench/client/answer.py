@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ultrafast.bench.client.call import Outcome, ServerTimes, ToolCall
+from ultrafast.bench.client.call import Outcome, ServerTimes, TokenChance, ToolCall
 
 Kind = Literal["answer", "thought", "tool"]
 
@@ -61,6 +61,7 @@ class Answer:
     reasoning_tokens: int | None = None
     server: ServerTimes = field(default_factory=ServerTimes)
     calls: dict[str | int, ToolCall] = field(default_factory=dict)
+    logprobs: list[TokenChance] = field(default_factory=list)
 
     def text(self, kind: Kind) -> str:
         """All of one kind, joined."""

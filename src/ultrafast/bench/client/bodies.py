@@ -69,6 +69,8 @@ def _chat(ask: Ask, dialect: Dialect) -> Body:
         "reasoning_effort": ask.reasoning_effort,
         "tools": list(ask.tools) or None,
         "tool_choice": ask.tool_choice,
+        "logprobs": None if ask.top_logprobs is None else True,
+        "top_logprobs": ask.top_logprobs,
         "response_format": ask.json_schema and {"type": "json_schema", "json_schema": _format(ask.json_schema)},
     }
 
@@ -83,7 +85,8 @@ def _completions(ask: Ask, dialect: Dialect) -> Body:
     if any(beyond.values()):
         names = " or ".join(name for name, is_there in beyond.items() if is_there)
         raise ConfigError(f"the Completions API takes a text, and no {names}: ask by chat or responses")
-    return {"prompt": ask.prompt, **_sampling(ask, dialect), "max_tokens": ask.max_tokens}
+    limits = {"max_tokens": ask.max_tokens, "logprobs": ask.top_logprobs}
+    return {"prompt": ask.prompt, **_sampling(ask, dialect), **limits}
 
 
 def _sampling(ask: Ask, dialect: Dialect) -> Body:
@@ -102,6 +105,8 @@ def _response(ask: Ask) -> Body:
         "input": ask.prompt if isinstance(ask.prompt, str) else items_of(ask.prompt),
         "temperature": ask.temperature,
         "max_output_tokens": ask.max_tokens,
+        "top_logprobs": ask.top_logprobs,
+        "include": None if ask.top_logprobs is None else ["message.output_text.logprobs"],
         "reasoning": ask.reasoning_effort and {"effort": ask.reasoning_effort},
         "tools": [_flat(tool) for tool in ask.tools] or None,
         "tool_choice": ask.tool_choice

@@ -25,6 +25,7 @@ class Ask:
     tools: Sequence[Mapping[str, Any]] = ()  # as Chat Completions has them
     tool_choice: str | Mapping[str, Any] | None = None  # as Chat Completions has it
     json_schema: Mapping[str, Any] | None = None  # a strict schema for the answer
+    top_logprobs: int | None = None  # log-probabilities of each token and of so many of the most likely ones
     extra: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str | int | float] = field(default_factory=dict)  # copied to the `Call`, never sent
 
@@ -62,6 +63,15 @@ class ToolCall:
     id: str
     name: str
     arguments: str  # JSON text, as it came
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChance:
+    """A token of the answer and what else might have stood there, with natural logarithms of probabilities."""
+
+    token: str
+    logprob: float
+    top: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,7 @@ class Call:
     text: str = ""
     thoughts: str = ""
     tool_calls: Sequence[ToolCall] = ()
+    logprobs: Sequence[TokenChance] = ()  # of the answer's tokens, where `Ask.top_logprobs` asked for them
 
     @property
     def is_ok(self) -> bool:

@@ -20,6 +20,7 @@ from ultrafast.bench.client.answer import (
     seconds,
 )
 from ultrafast.bench.client.call import Outcome, ServerTimes
+from ultrafast.bench.client.logprobs import chances_of
 from ultrafast.bench.client.sse import Read
 
 
@@ -47,6 +48,7 @@ class _Choice(Struct):
     delta: _Delta | None = None
     text: str | None = None  # of Completions
     finish_reason: str | None = None
+    logprobs: msgspec.Raw = msgspec.Raw()
 
 
 class _PromptDetails(Struct):
@@ -121,6 +123,7 @@ def _add(answer: Answer, at_s: float, chunk: _ChatChunk) -> None:
     counted = _add_usage(answer, chunk)
     for choice in chunk.choices or ():
         answer.finish_reason = choice.finish_reason or answer.finish_reason
+        answer.logprobs += chances_of(choice.logprobs)
         for kind, text in _texts(choice):
             answer.pieces.append(Piece(at_s, kind, text, counted))
         for call in _calls(choice):

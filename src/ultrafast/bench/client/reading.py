@@ -60,7 +60,7 @@ def _copy(call: Call, answer: Answer) -> None:
     call.output_tokens, call.reasoning_tokens = answer.output_tokens, answer.reasoning_tokens
     call.server = answer.server
     call.text, call.thoughts = answer.text("answer"), answer.text("thought")
-    call.tool_calls = list(answer.calls.values())
+    call.tool_calls, call.logprobs = list(answer.calls.values()), answer.logprobs
 
 
 def _failure(answer: Answer, recording: Recording) -> tuple[Outcome, str] | None:

@@ -19,6 +19,7 @@ from ultrafast.bench.client.answer import (
     message_of,
 )
 from ultrafast.bench.client.call import Outcome, ToolCall
+from ultrafast.bench.client.logprobs import chances_of
 from ultrafast.bench.client.sse import Read
 
 _DELTAS: dict[str, Kind] = {
@@ -73,6 +74,7 @@ class _Item(Struct):
 class _Event(Struct):
     type: str
     delta: Any = None  # text in the events that are read; anything in others
+    logprobs: msgspec.Raw = msgspec.Raw()
     item_id: str | None = None
     item: _Item | None = None
     response: _Response | None = None
@@ -141,6 +143,7 @@ def _add(answer: Answer, at_s: float, event: _Event) -> None:
 def _add_delta(answer: Answer, at_s: float, event: _Event) -> None:
     text = msgspec.convert(event.delta, str)
     kind = _DELTAS[event.type]
+    answer.logprobs += chances_of(event.logprobs)
     if text:
         answer.pieces.append(Piece(at_s, kind, text))
     if kind == "tool":

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from random import Random
 
 from ultrafast.bench.load.material import PIECES, SEPARATOR, TASK, Category
-from ultrafast.bench.load.traces import BLOCK_TOKENS
+from ultrafast.traces import BLOCK_TOKENS
 
 CHARACTERS_PER_TOKEN = 4.0  # of English, where nothing better is known
 _POOL = 1024  # pieces made once a category: picking from them is quick enough for between two calls

@@ -8,12 +8,21 @@ queries, latent attention and experts need no forms of their own. Ceilings are m
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from ultrafast.wafer.shape import Matrix, Shape
 
 _NORMS = 2  # sums of squares, one before attention and one before the feed-forward network
 _SOFTMAX = 2  # its largest score, and its sum
+_PER_WORD = 2  # numbers of 16 bits in a word of a link
+_FUSED = {
+    **dict.fromkeys(("q", "k", "v", "q_down", "kv_down"), "in"),
+    **dict.fromkeys((f"{prefix}{name}" for prefix in ("", "expert_", "shared_") for name in ("gate", "up")), "gates"),
+    **dict.fromkeys(("expert_down", "shared_down"), "down"),
+}
+"""Matrices of one input, whose products are reduced at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +34,83 @@ class DecodeWork:
         steps: vector instructions that it issues; each has a cost of its own, however short its vector.
         hops: links that partial sums and results pass one after the other.
         stages: times that a PE's software handles a message on that way.
+        words: words of 32 bits that follow the first of a message and are waited for: a cycle each.
     """
 
     macs: float = 0.0
     steps: float = 0.0
     hops: float = 0.0
     stages: float = 0.0
+    words: float = 0.0
 
     def __add__(self, other: DecodeWork) -> DecodeWork:
         return DecodeWork(
-            self.macs + other.macs, self.steps + other.steps, self.hops + other.hops, self.stages + other.stages
+            self.macs + other.macs,
+            self.steps + other.steps,
+            self.hops + other.hops,
+            self.stages + other.stages,
+            self.words + other.words,
+        )
+
+    def __mul__(self, count: float) -> DecodeWork:
+        return DecodeWork(
+            count * self.macs, count * self.steps, count * self.hops, count * self.stages, count * self.words
         )
 
 
-def reduction(side: int, count: int = 1) -> DecodeWork:
-    """All-reduces along a line of ``side`` PEs by a tree of two levels: half a line up in each of two halves, and back.
+def reduction(side: int, elements: float = 1.0) -> DecodeWork:
+    """An all-reduce of so many 16-bit numbers a PE along a line of ``side`` PEs, by a tree of two levels.
 
-    A group of g PEs sums up in g / 2 stages from both ends, then G groups do: with g = G = sqrt(side), that is
-    sqrt(side) stages; every link of the line is passed once up and down: ``side`` hops.
+    Groups of PEs sum up towards their middles from both ends, then the middles do, and the result goes back to both
+    ends. Messages stream, so that the words after the first count once, and once more wherever two messages meet at a
+    PE and one waits until the other has passed.
     """
-    return DecodeWork(hops=count * float(side), stages=count * math.sqrt(side))
+    count = groups(side)
+    size = -(-side // count)
+    rest = max(1.0, math.ceil(elements / _PER_WORD)) - 1
+    apart = max(0.0, rest - size)  # what is left of a message when the next comes, a group further on
+    waits = rest * (size > 2) + apart * (size > 1 and count > 1)
+    waits += rest if count > 1 and count % 2 else apart * (count > 2)
+    hops, stages = _way(side, count)
+    return DecodeWork(hops=float(hops), stages=float(stages), words=rest + waits)
 
 
-def gemv(matrix: Matrix, side: int, *, times: int = 1) -> DecodeWork:
-    """A matrix times a vector, without the reduction of its partial sums: a vector instruction for each column."""
-    rows, columns = _share(matrix.rows, side), _share(matrix.columns, side)
+@cache
+def groups(side: int) -> int:
+    """Groups of the two-level tree along a line of PEs: those with the fewest stages, and of these the fewest hops."""
+
+    return min(range(1, side + 1), key=lambda count: _way(side, count)[::-1])
+
+
+def _way(side: int, count: int) -> tuple[int, int]:
+    """Hops and stages, one after the other, of a tree of ``count`` groups.
+
+    Two messages come to the middle of an odd number of PEs at once, so that one is a stage behind the other.
+    """
+    size, middle = -(-side // count), count // 2
+    root = (side * middle // count + side * (middle + 1) // count) // 2
+    hops = size // 2 + size * middle + max(root, side - 1 - root)
+    return hops, sum((one + 1) // 2 for one in (size, count) if one > 1)
+
+
+def gemv(matrix: Matrix, along: int, across: int, *, times: int = 1) -> DecodeWork:
+    """A matrix times a vector, without the reduction of its partial sums: a vector instruction for each column.
+
+    Args:
+        along, across: PEs over which its columns and its rows are spread.
+    """
+    rows, columns = _share(matrix.rows, across), _share(matrix.columns, along)
     return DecodeWork(macs=float(times * rows * columns), steps=float(times * columns))
+
+
+def product(matrix: Matrix, along: int, across: int) -> DecodeWork:
+    """A matrix times a vector, the result on all PEs that need it."""
+    return gemv(matrix, along, across) + reduction(along, _share(matrix.rows, across))
 
 
 def attention(shape: Shape, layer: int, side: int, context: int) -> DecodeWork:
     """Scores and weighted values of one token over its context, spread evenly over the rows of the region."""
-    seen = context if not shape.windows or not shape.windows[layer] else min(context, shape.windows[layer])
-    positions = _share(seen, side)
+    positions = _share(_seen(shape, layer, context), side)
     keys, values = _head_widths(shape)
     return DecodeWork(
         macs=float((_share(keys, side) + _share(values, side)) * positions),
@@ -71,16 +125,18 @@ def decode(shape: Shape, layer: int, side: int, context: int, *, batch: int = 1)
     Experts are cut into tiles over the whole region, as the other matrices are: no PE idles for want of a token, and
     the active experts follow each other.
     """
-    work = reduction(side, _num_reductions(shape, layer))
+    work = DecodeWork()
+    for elements in _reduced(shape, layer, side, context, _products(shape, layer)):
+        work += reduction(side, batch * elements)
     for matrix in shape.matrices(layer):
-        work += gemv(matrix, side, times=batch * matrix.active)
+        work += gemv(matrix, side, side, times=batch * matrix.active)
     attended = attention(shape, layer, side, context)
     return work + DecodeWork(macs=batch * attended.macs, steps=batch * attended.steps)
 
 
 def head(shape: Shape, side: int, *, batch: int = 1) -> DecodeWork:
     """The output projection on a region of its own, and the search for the largest logit."""
-    return gemv(shape.head, side, times=batch) + reduction(side, 2)
+    return gemv(shape.head, side, side, times=batch) + reduction(side, batch) * 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +180,28 @@ def _product(matrix: Matrix, side: int, tokens: int) -> PrefillWork:
     return PrefillWork(float(side * rows * _share(matrix.rows, side) * _share(matrix.columns, side)), float(side))
 
 
-def _num_reductions(shape: Shape, layer: int) -> int:
-    """All-reduces of a token: after each product whose input is spread, with those that share an input fused."""
-    names = {matrix.name for matrix in shape.matrices(layer)}
-    fused = len({"q", "k", "v", "q_down", "kv_down"} & names) - 1  # they share their input
-    gates = sum(name.endswith("gate") for name in names)  # gate and up share their input
-    experts = {"expert_gate", "shared_gate"} <= names  # routed and shared experts too, and their sums are one
-    products = len(names) - fused - gates - 2 * experts
-    return products + 2 + _NORMS + _SOFTMAX
+def _products(shape: Shape, layer: int) -> list[int]:
+    """Rows of the products of a layer, each of which is reduced at once; those that share their input are one."""
+    rows: dict[str, int] = {}
+    for matrix in shape.matrices(layer):
+        name = _FUSED.get(matrix.name, matrix.name)
+        if name == "down":  # what several experts give is summed up before it is sent
+            rows[name] = matrix.rows
+        else:
+            rows[name] = rows.get(name, 0) + matrix.active * matrix.rows
+    return list(rows.values())
+
+
+def _reduced(shape: Shape, layer: int, side: int, context: int, products: Sequence[int]) -> list[int]:
+    """Of each all-reduce of a token, how many numbers a PE has.
+
+    Beside products and weighted values, norms have one, softmax (the largest score, and the sum) one a head, and scores
+    one a head and position.
+    """
+    _, values = _head_widths(shape)
+    heads, positions = shape.num_heads, _share(_seen(shape, layer, context), side)
+    sizes = [_share(rows, side) for rows in (*products, values)]
+    return [*sizes, heads * positions, *[1] * _NORMS, *[heads] * _SOFTMAX]
 
 
 def _head_widths(shape: Shape) -> tuple[int, int]:
@@ -142,6 +212,12 @@ def _head_widths(shape: Shape) -> tuple[int, int]:
     # Absorbed into queries and outputs, keys and values of all heads are the compressed vector itself.
     rank = shape.latent.kv_rank
     return shape.num_heads * (rank + shape.latent.rope_dim), shape.num_heads * rank
+
+
+def _seen(shape: Shape, layer: int, context: int) -> int:
+    """Positions that a layer attends to."""
+    window = shape.windows[layer] if shape.windows else 0
+    return min(context, window) if window else context
 
 
 def _share(size: int, side: int) -> int:
@@ -161,12 +237,17 @@ def decode_with_regions(shape: Shape, layer: int, side: int, context: int, *, ba
     share = sum(matrix.parameters for matrix in experts) / sum(matrix.parameters for matrix in matrices)
     inner = max(1, int(side * math.sqrt(share / experts[0].count)))
     outer = max(1, int(side * math.sqrt(1 - share)))
-    work = reduction(outer, _num_reductions(shape, layer) - 2) + reduction(inner, 2) + reduction(side, 2)
+    *others, _, down = _products(shape, layer)
+    gates = sum(matrix.rows for matrix in experts if not matrix.name.endswith("down"))
+    work = reduction(inner, _share(gates, inner)) + reduction(inner, _share(down, inner))
+    work += reduction(side, batch * _share(down, side)) * 2  # the token goes there, and its sums come back
+    for elements in _reduced(shape, layer, outer, context, others):
+        work += reduction(outer, batch * elements)
     for matrix in matrices:
         if matrix in experts:
-            work += gemv(matrix, inner, times=_tokens_of_busiest(matrix, batch))
+            work += gemv(matrix, inner, inner, times=_tokens_of_busiest(matrix, batch))
         else:
-            work += gemv(matrix, outer, times=batch * matrix.active)
+            work += gemv(matrix, outer, outer, times=batch * matrix.active)
     attended = attention(shape, layer, outer, context)
     return work + DecodeWork(macs=batch * attended.macs, steps=batch * attended.steps)
 

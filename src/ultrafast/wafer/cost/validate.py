@@ -99,8 +99,8 @@ def _predict(record: Record, shape: Shape, device: Device) -> tuple[float, list[
 
 
 def _on_paper(record: Record, shape: Shape, device: Device) -> tuple[float, list[str]]:
-    """WaferLLM: layers alone, one at a time, with as many heads of keys and values as of queries, as in its code."""
-    shape = replace(shape, num_kv_heads=shape.num_heads)
+    """WaferLLM: layers alone, one at a time, keys and values as wide as queries and all in one head, as in its code."""
+    shape = replace(shape, num_heads=1, num_kv_heads=1, head_dim=shape.num_heads * shape.head_dim)
 
     def regions(side: int) -> Regions:
         return Regions([side] * shape.num_layers, 0)

@@ -52,8 +52,7 @@ def token_parts(
     total = mesh.DecodeWork()
     for (layer, side), count in _kinds(shape, regions.sides).items():
         count_work = mesh.decode_with_regions if apart else mesh.decode
-        work = count_work(shape, layer, side, context, batch=batch)
-        total += mesh.DecodeWork(count * work.macs, count * work.steps, count * work.hops, count * work.stages)
+        total += count_work(shape, layer, side, context, batch=batch) * count
     clock = device["clock_hz"]
     parts = {name: cycles / clock for name, cycles in _cycles(total, device).items()}
     if regions.head_side:
@@ -105,7 +104,7 @@ def _cycles(work: mesh.DecodeWork, device: Device) -> dict[str, float]:
     return {
         "arithmetic": work.macs / device["macs_per_cycle"],
         "instructions": work.steps * constant("wafer.step_cycles"),
-        "hops": work.hops * HOP_CYCLES,
+        "hops": (work.hops + work.words) * HOP_CYCLES,
         "stages": work.stages * constant("wafer.stage_cycles"),
     }
 

@@ -1,0 +1,1 @@
+"""A question set answered end to end against the clock."""
