@@ -8,6 +8,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -41,7 +42,7 @@ def measure(
     loads: Sequence[Load],
     *,
     calls: int,
-    schedule: Schedule | None = None,
+    schedule: Schedule,
     api: Api = "chat",
     tiers: Sequence[str | None] = (None,),
     workers: int = 1,
@@ -53,7 +54,7 @@ def measure(
         cells=cells(tiers, lengths, lengths, loads),
         endpoints={tier: Endpoint(url, "reference", api, tier) for tier in tiers},
         category="prose",
-        sampling=Sampling(sends_seed=schedule is None, extra=schedule.asked() if schedule else {}),
+        sampling=Sampling(extra=schedule.asked()),
         calls=calls,
         duration_s=None,
         warm_up=warm_up,
@@ -86,17 +87,17 @@ def value(estimate: Estimate | None) -> float:
     ("load", "api", "calls", "workers"),
     [
         (ClosedLoop(1), "chat", 5, 1),
-        (ClosedLoop(16), "responses", 48, 2),
-        (ClosedLoop(64), "chat", 192, 1),
+        (ClosedLoop(16), "responses", 32, 2),
+        (ClosedLoop(64), "chat", 128, 1),
         (ClosedLoop(4), "socket", 8, 1),
-        (OpenLoop(40.0, "constant"), "completions", 60, 1),
+        (OpenLoop(40.0, "constant"), "completions", 40, 1),
     ],
 )
 def test_every_figure_is_the_truth(
     reference: ReferenceEndpoint, load: Load, api: Api, calls: int, workers: int
 ) -> None:
-    """Answers of 1 to 8 tokens a chunk, 0.05 to 0.2 s apart, another schedule for each; these APIs have no seed."""
-    schedule = Schedule(steps=[Step(0.4, 3), *drawn(5).steps]) if api in ("responses", "socket") else None
+    """Answers of 1 to 8 tokens a chunk, 0.05 to 0.2 s apart, after a prompt that takes its time."""
+    schedule = Schedule(steps=[Step(0.4, 3), *drawn(5, events=5).steps])
     done, results = measure_well(reference.url, [load], calls=calls, schedule=schedule, api=api, workers=workers)
     (result,) = results.cells
     made = done.cells[0].calls
@@ -141,7 +142,7 @@ def test_a_trace_is_replayed_on_time(reference: ReferenceEndpoint) -> None:
     starts = [0.0, 0.3, 0.35, 0.35, 1.0, 1.9]
     rows = [TraceCall(start, 200 + 10 * place, 5 + place, (1, 2)) for place, start in enumerate(starts)]
     load = Replay(Trace("t.csv", "mooncake", rows), time_scale=0.5)
-    done, results = measure_well(reference.url, [load], calls=len(rows), schedule=drawn(5))
+    done, results = measure_well(reference.url, [load], calls=len(rows), schedule=drawn(5, events=4))
     truths = truths_of(reference, done.cells[0].calls)
     began = truths[0].received_s
     assert [truth.received_s - began for truth in truths] == pytest.approx([s / 2 for s in starts], abs=0.02)
@@ -168,10 +169,11 @@ def test_a_client_that_is_held_up_is_found(reference: ReferenceEndpoint) -> None
     def hold_up() -> None:
         while not over.wait(0.05):
             for child in psutil.Process().children(recursive=True):
-                if "spawn_main" in " ".join(child.cmdline()):
-                    child.send_signal(signal.SIGSTOP)
-                    time.sleep(0.1)
-                    child.send_signal(signal.SIGCONT)
+                with suppress(psutil.NoSuchProcess):  # it has just ended
+                    if "spawn_main" in " ".join(child.cmdline()):
+                        child.send_signal(signal.SIGSTOP)
+                        time.sleep(0.1)
+                        child.send_signal(signal.SIGCONT)
 
     thread = threading.Thread(target=hold_up)
     thread.start()
@@ -181,7 +183,7 @@ def test_a_client_that_is_held_up_is_found(reference: ReferenceEndpoint) -> None
         over.set()
         thread.join()
     assert not held_up.is_valid
-    assert "reading what has come: p99 is" in held_up.cells[0].doubts[0]
+    assert "reading what has come: p" in held_up.cells[0].doubts[0]
 
 
 def test_ctrl_c_keeps_what_is_done(reference: ReferenceEndpoint) -> None:

@@ -22,6 +22,9 @@ from ultrafast.bench.load.plan import Cell, Segment
 from ultrafast.bench.load.pool import Pool
 from ultrafast.bench.load.prompts import Gauge, Writer
 from ultrafast.bench.load.worker import Order, Sampling
+from ultrafast.bench.statistics import needed_for
+
+_LEVELS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 SHARE = 0.05
 """Of a figure: a client that is later than this makes the figure its own."""
@@ -37,15 +40,16 @@ class Lag:
     """Quantiles of one lag, or of what it is held against, in seconds; ``nan`` without samples."""
 
     p50: float
+    p95: float
     p99: float
     n: int
 
     @classmethod
     def of(cls, samples_s: Sequence[float]) -> Lag:
         if not samples_s:
-            return cls(math.nan, math.nan, 0)
-        p50, p99 = np.quantile(np.asarray(samples_s), (0.5, 0.99))
-        return cls(float(p50), float(p99), len(samples_s))
+            return cls(math.nan, math.nan, math.nan, 0)
+        p50, p95, p99 = np.quantile(np.asarray(samples_s), (0.5, 0.95, 0.99))
+        return cls(float(p50), float(p95), float(p99), len(samples_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ def check(pool: Pool, clock: RunClock, interrupts: Interrupts, *, streams: int, 
 def doubts(lags: Mapping[str, Lag], figures: Mapping[str, Lag]) -> list[str]:
     """Why the figures of a cell are not to be trusted; nothing when they are.
 
-    A lag adds to every time that is measured: its median moves the median of a figure, its p99 the p99.
+    A lag adds to every time that is measured: its median moves the median of a figure, its p99 the p99. Each is held
+    against what is told of the figure: a p99 of few calls is not.
 
     Args:
         lags: by what they are lags of.
@@ -93,8 +98,9 @@ def doubts(lags: Mapping[str, Lag], figures: Mapping[str, Lag]) -> list[str]:
             found.append(f"{what}: p99 is {lag.p99 * 1e3:.1f} ms, more than the {BOUND_S * 1e3:g} ms that are allowed")
             continue
         for name, figure in figures.items():
-            for quantile, late, time in (("p50", lag.p50, figure.p50), ("p99", lag.p99, figure.p99)):
-                if late > SHARE * time:
+            quantiles = (("p50", lag.p50, figure.p50), ("p95", lag.p95, figure.p95), ("p99", lag.p99, figure.p99))
+            for quantile, late, time in quantiles:
+                if late > SHARE * time and figure.n >= needed_for(_LEVELS[quantile]):
                     share = f"{SHARE:.0%} of that of {name}, {time * 1e3:.1f} ms"
                     found.append(f"{what}: {quantile} is {late * 1e3:.1f} ms, more than {share}")
     return found
