@@ -18,13 +18,14 @@ MAY_IMPORT = {
     "types": set(),
     "errors": set(),
     "report": {"report"},
+    "traces": set(),
     "config": {"engine", "serving"},
     "models": {"models"},
     "chat": {"chat"},
     "engine": {"engine", "models", "chat"},
     "serving": {"serving", "engine", "chat"},
-    "bench": {"bench", "report", "engine", "models"},
-    "wafer": {"wafer", "report", "models"},
+    "bench": {"bench", "report", "traces", "engine", "models"},
+    "wafer": {"wafer", "report", "traces", "models"},
     "cli": {"cli", "config", "serving", "engine", "models", "bench", "wafer", "report"},
     "__init__": {"engine"},  # the public names
 }

@@ -41,18 +41,18 @@ def burstgpt(random: Random) -> list[str]:
 
 
 def mooncake(random: Random) -> list[str]:
-    """Conversations that grow: each turn begins with the blocks of the turn before."""
+    """Conversations that grow by a block a turn: all blocks but the last are those of the turn before."""
     lines, moment = [], 0.0
     talks: list[list[int]] = [[] for _ in range(6)]
-    for block in range(CALLS):
+    for turn in range(CALLS):
         moment += random.expovariate(1.0)
         talk = random.choice(talks)
-        if len(talk) > 3:
-            talk.clear()
-        talk.append(block)
-        tokens = 512 * (len(talk) - 1) + random.randint(60, 400)
+        tokens = 512 * len(talk) + random.randint(60, 400)
         row = {"timestamp": round(moment * 1000), "input_length": tokens, "output_length": _length(random, 20, 48)}
-        lines.append(json.dumps({**row, "hash_ids": talk}) + "\n")
+        lines.append(json.dumps({**row, "hash_ids": [*talk, 2 * turn]}) + "\n")
+        talk.append(2 * turn + 1)
+        if len(talk) > 2:
+            talk.clear()
     return lines
 
 

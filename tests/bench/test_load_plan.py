@@ -9,8 +9,8 @@ import pytest
 
 from ultrafast.bench.load.arrivals import ClosedLoop, Load, OpenLoop, Replay
 from ultrafast.bench.load.plan import Cell, Segment, cells, segments, wanted
-from ultrafast.bench.load.traces import Trace, TraceCall
 from ultrafast.errors import ConfigError
+from ultrafast.traces import Trace, TraceCall
 
 TRACE = Trace("t.csv", "azure", [TraceCall(0.0, 10, 1), TraceCall(0.5, 20, 2), TraceCall(2.0, 30, 3, (7, 8))])
 

@@ -23,9 +23,9 @@ from ultrafast.bench.load.arrivals import ClosedLoop, Load, OpenLoop, Replay
 from ultrafast.bench.load.plan import cells
 from ultrafast.bench.load.results import Results, results_of
 from ultrafast.bench.load.runner import Progress, Run, Setup, run
-from ultrafast.bench.load.traces import Trace, TraceCall
 from ultrafast.bench.load.worker import Sampling
 from ultrafast.report.estimate import Estimate
+from ultrafast.traces import Trace, TraceCall
 
 SHORT = Schedule(steps=[Step(0.02, 2), Step(0.01, 3)])
 
@@ -131,7 +131,8 @@ def test_a_stall_is_seen_by_all_who_would_have_come(reference: ReferenceEndpoint
     done, results = measure_well(reference.url, [load], calls=320, schedule=SHORT, warm_up=1, progress=stall_once)
     made = done.cells[0].calls
     assert sum(call.e2e_s > 0.1 for call in made if call.e2e_s) > 150
-    assert value(results.cells[0].summary.quantiles["e2e_s"]["p99"]) == pytest.approx(stall_s, rel=0.02)
+    p99 = value(results.cells[0].summary.quantiles["e2e_s"]["p99"])
+    assert stall_s * 0.98 <= p99 <= stall_s * 1.5  # a busy machine adds to it, and nothing takes from it
     if limit:  # what those see who count from when there was room to send
         assert sum(call.done_s - call.sent_s > 0.5 for call in made if call.done_s and call.sent_s) <= limit
 

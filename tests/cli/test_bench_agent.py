@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
+from typer.testing import CliRunner, Result
 
 from support.client_servers import call
 from support.scripted_engine import ScriptedEngine
@@ -20,7 +21,9 @@ from support.served import Served, served
 from support.tiny import write_tiny_model
 from ultrafast.bench.agent.task import Task
 from ultrafast.bench.records import read_document, read_log
+from ultrafast.cli.main import app
 from ultrafast.engine.engine import Engine
+from ultrafast.errors import UltrafastError
 
 PROGRAM = [sys.executable, "-c", "from ultrafast.cli.main import main; main()", "bench", "agent"]
 APIS = ("chat", "responses", "responses-continued", "socket")
@@ -32,6 +35,11 @@ def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*PROGRAM, "--url", url, *arguments], capture_output=True, text=True, env=environment, timeout=120
     )
+
+
+def run_here(url: str, *arguments: str) -> Result:
+    """The same within this process, which saves its start; errors are the result's."""
+    return CliRunner().invoke(app, ["bench", "agent", "--url", url, *arguments], env={"COLUMNS": "110"})
 
 
 @pytest.fixture(scope="module")
@@ -99,14 +107,14 @@ def test_wrong_calls_and_texts_are_counted(api: str, tmp_path: Path) -> None:
     log, recording = tmp_path / "log", tmp_path / "recording"
     options = ("--api", api, "--steps", "4", "--step-tokens", "0", "--rounds", "1", "--log", str(log))
     with served(engine) as server:
-        done = run(server.url, *options, "--record", str(recording))
-        assert done.returncode == 0, done.stderr
+        done = run_here(server.url, *options, "--record", str(recording))
+        assert done.exit_code == 0, done.output
         lines = read_log(log)
         assert [line["problem"] for line in lines] == [None, "other arguments", None, "no call", None, None]
         assert [line["attempt"] for line in lines] == [1, 1, 2, 1, 2, 1]
-        if api != "responses-continued":
-            again = run(server.url, "--api", api, "--rounds", "1", "--replay", str(recording))
-            assert again.returncode == 0, again.stderr
+        if api in ("chat", "socket"):
+            again = run_here(server.url, "--api", api, "--rounds", "1", "--replay", str(recording))
+            assert again.exit_code == 0, again.output
             assert "A replay of 6 requests" in again.stdout
 
 
@@ -134,8 +142,8 @@ def test_a_server_that_goes_away_in_the_task_is_an_outcome(tmp_path: Path) -> No
     file = tmp_path / "agent.json"
     engine = ScriptedEngine(scripts=scripts({}), max_context=1_000_000)
     with served(engine, wrap=vanishing(WARM_UP + 2)) as server:
-        done = run(server.url, "--steps", "4", "--step-tokens", "0", "--rounds", "1", "--json", str(file))
-    assert done.returncode == 1
+        done = run_here(server.url, "--steps", "4", "--step-tokens", "0", "--rounds", "1", "--json", str(file))
+    assert done.exit_code == 1
     (task,) = read_document(file, "agent")["results"]["runs"]
     assert not task["complete"]
     assert task["failure"].startswith("step 3: broken: ")
@@ -152,7 +160,7 @@ def test_a_server_that_refuses_at_once_is_an_error_in_one_line() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_wrong_options_are_said_in_one_line(tmp_path: Path) -> None:
+def test_wrong_options_are_errors_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{}")
     with served(ScriptedEngine()) as server:
         for options, words in [
@@ -160,10 +168,11 @@ def test_wrong_options_are_said_in_one_line(tmp_path: Path) -> None:
             (("--api", "chat", "--api", "chat"), "asked for twice"),
             (("--replay", str(tmp_path / "bad.jsonl"), "--record", "x"), "of its own to --record"),
         ]:
-            done = run(server.url, *options)
-            assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-            assert words in done.stderr
-        assert run(server.url, "--steps", "2").returncode == 2
+            done = run_here(server.url, *options)
+            assert isinstance(done.exception, UltrafastError)
+            assert words in str(done.exception)
+            assert "\n" not in str(done.exception)
+        assert run_here(server.url, "--steps", "2").exit_code == 2
 
 
 def test_ctrl_c_keeps_the_tasks_that_are_done(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class FakeHub(ThreadingHTTPServer):
-    """Serves ``files`` (``ORG/REPO`` -> name -> content).
+    """Serves ``files`` (``ORG/REPO``, or ``datasets/ORG/REPO`` -> name -> content).
 
     Attributes:
         requests: method, path and Range of each request.
@@ -57,8 +57,13 @@ class _Handler(BaseHTTPRequestHandler):
         parts = self.path.split("?")[0].strip("/").split("/")
         if parts[:2] == ["api", "models"]:
             self._info("/".join(parts[2:4]))
+        elif parts[:2] == ["api", "datasets"] and "tree" in parts:
+            self._tree("/".join(parts[1:4]))
+        elif parts[:2] == ["api", "datasets"]:
+            self._info("/".join(parts[1:4]))
         else:
-            self._file("/".join(parts[:2]), "/".join(parts[4:]))
+            named = 3 if parts[0] == "datasets" else 2
+            self._file("/".join(parts[:named]), "/".join(parts[named + 2 :]))
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -71,6 +76,15 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(404, "RepoNotFound")
         siblings = [{"rfilename": name} for name in self.server.files[repo]]
         return self._answer(200, json.dumps({"id": repo, "sha": COMMIT, "siblings": siblings}).encode(), {})
+
+    def _tree(self, repo: str) -> None:
+        if repo not in self.server.files:
+            return self._refuse(404, "RepoNotFound")
+        files = [
+            {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+            for name, content in self.server.files[repo].items()
+        ]
+        return self._answer(200, json.dumps(files).encode(), {})
 
     def _file(self, repo: str, name: str) -> None:
         if self.server.gated:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -180,30 +179,6 @@ def test_traces_are_read(tmp_path: Path, name: str, text: str, arrivals: list[fl
     workload = from_trace(path, [1], scale=2.0, seed=0)
     assert workload.arrivals_s.tolist() == pytest.approx([2 * time for time in arrivals])
     assert workload.outputs.tolist() == outputs
-
-
-@given(name=st.sampled_from(["t.csv", "t.jsonl"]), data=st.binary(max_size=120), at=st.integers(0, 200))
-@settings(deadline=None)
-def test_any_bytes_are_a_trace_or_an_error(
-    tmp_path_factory: pytest.TempPathFactory, name: str, data: bytes, at: int
-) -> None:
-    good = (AZURE if name == "t.csv" else MOONCAKE).encode()
-    path = tmp_path_factory.mktemp("trace") / name
-    path.write_bytes(good[:at] + data + good[at + len(data) :])
-    try:
-        assert len(from_trace(path, [1], seed=0))
-    except ConfigError as error:
-        told = str(error)
-        assert told.startswith(str(path))
-
-
-def test_a_wrong_line_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_text(MOONCAKE + json.dumps({"timestamp": 1}) + "\n")
-    with pytest.raises(ConfigError, match=r"t\.jsonl:3: .*input_length"):
-        from_trace(path, [1], seed=0)
-    with pytest.raises(ConfigError, match=r"missing\.csv"):
-        from_trace(tmp_path / "missing.csv", [1], seed=0)
 
 
 def test_a_summary_counts_every_request() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ def api(
     shared_prefix: opt.SharedPrefix = 0,
     temperature: opt.Temperature = None,
     ignore_eos: opt.IgnoreEos = None,
-    seed: opt.Seed = 0,
+    seed: opt.Seed = None,
     timeout: opt.Timeout = 600.0,
     slo: opt.SloOption = None,
     tokenizer: opt.Tokenizer = None,
@@ -105,7 +106,7 @@ def api(
         category=category,
         shared_tokens=shared_prefix,
         temperature=temperature,
-        seed=seed,
+        seed=secrets.randbelow(2**32) if seed is None else seed,
         timeout_s=timeout,
         slo=slo,
         tokenizer=tokenizer,

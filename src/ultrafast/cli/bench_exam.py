@@ -144,7 +144,7 @@ class _Files:
 
 
 def _announce(setup: Setup, journal: Journal) -> None:
-    from ultrafast.bench.exam.words import notes_of, title_of
+    from ultrafast.bench.exam.about import notes_of, title_of
 
     lines = [title_of(setup), *notes_of(setup), f"{setup.concurrency} in flight"]
     total = len(setup.questions.questions) * len(setup.endpoints)
@@ -174,7 +174,7 @@ def _answer(setup: Setup, journal: Journal, judge: Endpoint | None) -> bool:
 
 def _tell(setup: Setup, journal: Journal, judge: Endpoint | None, files: _Files) -> None:
     from ultrafast.bench.exam.judge import name_of
-    from ultrafast.bench.exam.report import json_lines, lines_of, page_of, text_of, to_json
+    from ultrafast.bench.exam.report import json_lines, lines_of, text_of, to_json
     from ultrafast.bench.exam.results import results_of
     from ultrafast.bench.records import document, write_document
 
@@ -185,6 +185,8 @@ def _tell(setup: Setup, journal: Journal, judge: Endpoint | None, files: _Files)
     if files.json:
         write_document(files.json, doc)
     if files.html:
+        from ultrafast.bench.exam.page import page_of
+
         page_of(setup, results, doc).write(files.html)
     if files.answers:
         _write(files.answers, json_lines(list(lines_of(results))))

@@ -48,7 +48,14 @@ IgnoreEos = Annotated[
     bool | None,
     typer.Option("--ignore-eos/--no-ignore-eos", help="Answers of full length; default: from Ultrafast servers."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same prompts and arrivals.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="The same seed gives the same prompts and arrivals, which a server may have in its prefix cache by then; "
+        "default: another one each time.",
+    ),
+]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds after which a call counts as one without end.")]
 SloOption = Annotated[
     str | None,

@@ -26,8 +26,12 @@ def this_machine(shape: Shape, precision: Precision) -> Device:
     threads, isa = len(default_threads(machine)), choose_isa(None)
     size = max(1 << 20, int(min(precision.active_bytes(shape), machine.memory_bytes / 4)))
     read = native.read_speed(size, threads)
-    kind = GgmlType.Q4_0 if precision.weights < 6 else GgmlType.Q8_0
-    rate = native.matmul_speed(isa=isa, type=int(kind), cols=_COLUMNS, tokens=_TOKENS, threads=threads)
+    kind = GgmlType.Q4_1 if precision.weights < 6 else GgmlType.Q8_0
+
+    def macs_per_s(tokens: int) -> float:
+        return native.matmul_speed(isa=isa, type=int(kind), cols=_COLUMNS, tokens=tokens, threads=threads)
+
+    kernel = f"matrix kernel of the engine, {isa}, {kind.name}, in cache"
     return Device(
         NAME,
         f"this machine ({machine.cpu_model}, {threads} cores)",
@@ -36,6 +40,7 @@ def this_machine(shape: Shape, precision: Precision) -> Device:
             "cores": Figure(threads, "measured", "that this process may use"),
             "memory_bytes": Figure(machine.memory_bytes, "measured", "free memory"),
             "memory_bytes_per_s": Figure(read.bytes_per_s, "measured", f"reading {size / 1e6:,.0f} MB, {read.method}"),
-            "flops_8bit": Figure(2 * rate, "measured", f"matrix kernel of the engine, {isa}, {kind.name}, in cache"),
+            "flops_8bit": Figure(2 * macs_per_s(_TOKENS), "measured", f"{kernel}, {_TOKENS} tokens at once"),
+            "decode_macs_per_s": Figure(macs_per_s(1), "measured", f"{kernel}, one token"),
         },
     )

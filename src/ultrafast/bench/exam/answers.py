@@ -25,16 +25,18 @@ _ANSWER = re.compile(
     rf"^{_MARKS}(?:(?:the|my)\s+)?(?:(?:final|exact|correct)\s+)?answer{_MARKS}(?:is\b{_MARKS}:?|[:=]|$){_MARKS}(.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
-_IN_SENTENCE = re.compile(r"\b(?:final|correct|the)\s+answer\s+is\b[:\s]*(.+?)(?:\.?\s*$|\.\s)", re.I | re.M)
+_IN_SENTENCE = re.compile(r"\b(?:final|correct|the) answer is\b(.*)$", re.IGNORECASE | re.MULTILINE)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _LABEL = re.compile(rf"^{_MARKS}(?:explanation|reasoning|confidence|note|question)\b", re.IGNORECASE)
 _CONFIDENCE = re.compile(
-    rf"\bconfidence{_MARKS}(?:level|score)?{_MARKS}(?:\([^()\n]*\))?{_MARKS}(?:is|:|=){_MARKS}(?:is\s+)?([^\n]*)", re.I
+    rf"\bconfidence(?:{_MARKS}(?:level|score)\b)?(?:{_MARKS}\([^()\n]*\))?{_MARKS}(?:is|:|=){_MARKS}(.*)$",
+    re.IGNORECASE | re.MULTILINE,
 )
 _SHARE = re.compile(
     r"(?:about|around|approximately|~|≈)?\s*(\d{1,3}(?:[.,]\d{1,9})?)\s*(%|percent|per cent|/\s*100?\b)?", re.IGNORECASE
 )
 _LONGEST = 2000  # characters of a text that may be an answer as a whole
+_BOXES = 20  # the last so many are looked at
 
 
 def read(text: str) -> Reply:
@@ -64,7 +66,7 @@ def _answer(text: str) -> str | None:
         return stated[-1]
     if boxed := _boxed(text):
         return boxed
-    said = [answer for match in _IN_SENTENCE.finditer(text) if (answer := _cut(match[1]))]
+    said = [answer for match in _IN_SENTENCE.finditer(text) if (answer := _cut(match[1].lstrip(" :").split(". ")[0]))]
     if said:
         return said[-1]
     # No word of an answer: a text of one line is one.
@@ -90,13 +92,13 @@ def _labelled(text: str, match: re.Match[str]) -> str:
 
 def _cut(line: str) -> str:
     """The answer in its line: up to what models write behind it, out of its box."""
-    line = re.split(rf"{_MARKS}[,;(]?{_MARKS}\b(?:confidence|explanation)\b", line, maxsplit=1, flags=re.I)[0]
+    line = re.split(r"\b(?:confidence|explanation)\b", line, maxsplit=1, flags=re.IGNORECASE)[0].rstrip("*_ \t,;(")
     return _boxed(line) or bare(line)
 
 
 def _boxed(text: str) -> str:
     """What is in the last box, braces in it balanced."""
-    for match in reversed(list(_BOX.finditer(text))):
+    for match in list(_BOX.finditer(text))[:-_BOXES:-1]:
         depth = 1
         for at in range(match.end(), min(len(text), match.end() + _LONGEST)):
             depth += {"{": 1, "}": -1}.get(text[at], 0)

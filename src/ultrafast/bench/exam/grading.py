@@ -78,7 +78,7 @@ def choice(answer: str, question: str) -> str | None:
 
 def options_in(question: str) -> dict[str, str]:
     """The options that a question lists, one a line: ``A. …``, ``B) …``, ``(C) …``; empty if not from A on."""
-    found = re.findall(r"^\s*[(\[]?([A-Z])[)\].:]\s+(\S.*)$", question, re.MULTILINE)
+    found = re.findall(r"^[ \t]*[(\[]?([A-Z])[)\].:][ \t]+(\S.*)$", question, re.MULTILINE)
     letters = "".join(letter for letter, _ in found)
     return dict(found) if len(found) > 1 and string.ascii_uppercase.startswith(letters) else {}
 

@@ -11,8 +11,8 @@ from ultrafast.bench.exam.questions import Question
 _TEXT = "the exact answer, as short as possible"
 _LETTER = "one letter"
 # The question comes last: small models keep to it better, and what all prompts begin with is computed once.
-_FORM = """Answer the question in three lines: a line "Explanation:" with a short reason, a line "Answer:" with {what}, and \
-a line "Confidence:" with how sure you are, from 0% to 100%.
+_FORM = """Answer the question in three lines: a line "Explanation:" with a short reason, \
+a line "Answer:" with {what}, and a line "Confidence:" with how sure you are, from 0% to 100%.
 
 Question: {question}"""
 

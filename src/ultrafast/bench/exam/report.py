@@ -1,20 +1,17 @@
-"""The results of an exam as text for a terminal, a page, and one JSON object a question."""
+"""The results of an exam as text for a terminal, as a document, and as one JSON object a question."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ultrafast.bench.exam import words
+from ultrafast.bench.exam import about, words
 from ultrafast.bench.exam.comparison import Comparison, compare
 from ultrafast.bench.exam.results import Results, Row
 from ultrafast.bench.exam.setup import Setup
 from ultrafast.bench.records import plain
-from ultrafast.report import plots
-from ultrafast.report.page import Page
 
 
 def comparisons_of(results: Results) -> list[Comparison]:
@@ -25,64 +22,16 @@ def comparisons_of(results: Results) -> list[Comparison]:
 
 def text_of(setup: Setup, results: Results) -> str:
     """For a terminal."""
-    lines = [f"{name}: {value}" for name, value in words.facts_of(setup).items()]
-    lines += [*words.notes_of(setup), ""]
+    lines = [f"{name}: {value}" for name, value in about.facts_of(setup).items()]
+    lines += [*about.notes_of(setup), ""]
     rows = [list(words.columns_of(results)), *words.table_of(results)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines += ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for comparison in comparisons_of(results):
         lines += ["", *words.sentences_of(comparison, results)]
-    lines += ["", words.session_note(results), words.arms_note(results), *words.warnings_of(results)]
-    return "\n".join(lines).rstrip()
-
-
-def page_of(setup: Setup, results: Results, document: Mapping[str, Any]) -> Page:
-    """One page, most important things first.
-
-    Args:
-        document: of the same run (`ultrafast.bench.records.document`).
-    """
-    machine = document["machine"]
-    facts = {
-        **words.facts_of(setup),
-        "Measured": document["made_at"],
-        "From": f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}",
-    }
-    page = Page("A question set, answered against the clock", facts)
-    for note in words.notes_of(setup):
-        page.verdict(note)
-    for warning in words.warnings_of(results):
-        page.verdict(warning, "bad")
-    comparisons = comparisons_of(results)
-    for comparison in comparisons:
-        page.verdict(next(words.sentences_of(comparison, results)))
-    page.section("By tier" if comparisons else "In all")
-    page.table(
-        words.columns_of(results), words.table_of(results), f"{words.session_note(results)} {words.arms_note(results)}"
-    )
-    _plots(page, results)
-    for comparison in comparisons:
-        page.section(f"{comparison.other} against {comparison.base}")
-        for sentence in words.sentences_of(comparison, results):
-            page.text(sentence)
-    return page
-
-
-def _plots(page: Page, results: Results) -> None:
-    times = {
-        arm.name: [row.seconds if row.call.is_ok else math.inf for row in results.rows[arm.name]]
-        for arm in results.arms
-    }
-    page.figure(
-        plots.distribution(times, x="seconds from question to answer", log_x=True),
-        "What never ended keeps a curve below 100 %.",
-    )
-    accuracy = {
-        kind: {arm.name: arm.accuracy_by_kind[kind] for arm in results.arms if kind in arm.accuracy_by_kind}
-        for kind in dict.fromkeys(kind for arm in results.arms for kind in arm.accuracy_by_kind)
-    }
-    if accuracy:
-        page.figure(plots.bars(accuracy, x="share of right answers"), "With 95 % intervals (Wilson).")
+    notes = [words.session_note(results), words.arms_note(results), words.grading_note(results)]
+    lines += ["", *filter(None, notes), *words.warnings_of(results)]
+    return "\n".join(lines)
 
 
 def to_json(setup: Setup, results: Results) -> dict[str, Any]:
@@ -92,7 +41,7 @@ def to_json(setup: Setup, results: Results) -> dict[str, Any]:
         "session_s": results.session_s,
         "complete": results.complete,
         "left_out_for_images": setup.questions.left_out,
-        "notes": [*words.notes_of(setup)],
+        "notes": [*about.notes_of(setup)],
         "warnings": [*words.warnings_of(results)],
         "arms": results.arms,
         "comparisons": comparisons_of(results),

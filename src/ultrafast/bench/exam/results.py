@@ -111,6 +111,7 @@ class Results:
         wall_s: active time of all sessions.
         session_s: of each.
         complete: every question is answered in every arm.
+        judge: who judged exact answers and tasks; ``None``: exact answers are compared here.
     """
 
     arms: Sequence[Arm]
@@ -118,6 +119,7 @@ class Results:
     session_s: Sequence[float]
     complete: bool
     rows: Mapping[str, Sequence[Row]]
+    judge: str | None = None
 
 
 def results_of(setup: Setup, journal: Journal, judge: str | None = None) -> Results:
@@ -132,7 +134,7 @@ def results_of(setup: Setup, journal: Journal, judge: str | None = None) -> Resu
     held = request_s / wall_s if wall_s else math.nan
     arms = [_arm(endpoint, rows[arm_of(endpoint)], held, journal.lost) for endpoint in setup.endpoints]
     complete = len(everything) == len(setup.questions.questions) * len(setup.endpoints)
-    return Results(arms, wall_s, spans, complete, rows)
+    return Results(arms, wall_s, spans, complete, rows, judge)
 
 
 def _rows(setup: Setup, journal: Journal, arm: str, judge: str | None) -> list[Row]:

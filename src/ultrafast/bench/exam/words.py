@@ -7,43 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ultrafast.bench.exam.comparison import Comparison
 from ultrafast.bench.exam.results import HLE_QUESTIONS, Arm, Results
-from ultrafast.bench.exam.setup import Setup
 from ultrafast.bench.statistics import describe, describe_seconds
 from ultrafast.report.estimate import Estimate
-
-
-def title_of(setup: Setup) -> str:
-    """What was asked, in a line."""
-    chosen = setup.questions
-    return f"{chosen.name}: {len(chosen.questions):,} questions ({chosen.source})"
-
-
-def facts_of(setup: Setup) -> dict[str, str]:
-    """What a reader must know of the run."""
-    first, sampling = setup.endpoints[0], setup.temperature
-    return {
-        "Question set": title_of(setup),
-        "Endpoint": first.base_url,
-        "Model": first.model,
-        "API": first.api,
-        "In flight": f"{setup.concurrency}",
-        "Limit": f"{setup.max_tokens:,} tokens an answer",
-        "Reasoning effort": setup.reasoning_effort or "the server's default",
-        "Temperature": "the server's default" if sampling is None else f"{sampling:g}",
-    }
-
-
-def notes_of(setup: Setup) -> Iterator[str]:
-    """What must be said of the set and how it was asked."""
-    chosen = setup.questions
-    if chosen.note:
-        yield chosen.note
-    if chosen.left_out:
-        yield f"{chosen.left_out:,} questions of the set have an image, and were left out (--images send asks them)."
-    if with_files := sum(bool(question.files) for question in chosen.questions):
-        yield f"{with_files:,} tasks come with files, which were not sent: what counts here is time, not quality."
-    if any(question.kind == "open" for question in chosen.questions):
-        yield "End to end is from sending the prompt to the end of the message: no tools are run, no files written."
 
 
 def table_of(results: Results) -> list[list[str]]:
@@ -100,6 +65,18 @@ def sentences_of(comparison: Comparison, results: Results) -> Iterator[str]:
         yield f"{comparison.unpaired} questions without two whole answers are left out of the ratios of time."
 
 
+def grading_note(results: Results) -> str:
+    """Who graded."""
+    if not any(row.question.kind == "exactMatch" for rows in results.rows.values() for row in rows):
+        return ""
+    if results.judge:
+        return f"Choices are graded by their letter, other answers judged by {results.judge}."
+    return (
+        "Choices are graded by their letter, exact answers by comparing numbers and text, which knows fewer ways to "
+        "say the same than the judge of Humanity's Last Exam: --judge-url has a model judge them."
+    )
+
+
 def session_note(results: Results) -> str:
     """How the wall clock came about."""
     sessions = len(results.session_s)
@@ -117,7 +94,8 @@ def arms_note(results: Results) -> str:
         return ""
     return (
         f"Both arms took turns, question by question: of the run's {duration(results.wall_s)} each has the share of "
-        "its request times. To see the wall time of one tier with all requests in flight its own, run it alone."
+        "its request times, and the later of two may find the prompt in a cache. To see the wall time of one tier with "
+        "all requests in flight its own, run it alone."
     )
 
 
@@ -139,8 +117,8 @@ def _column(arm: Arm, results: Results) -> Iterator[tuple[str, str]]:
         yield f"… {kind}", _percent(accuracy)
     if arm.ungraded:
         yield "not graded", f"{arm.ungraded}"
-    if arm.calibration_n:
-        yield "calibration error", f"{arm.calibration_error:.1%} (n = {arm.calibration_n})".replace("%", " %")
+    if arm.accuracy.n:
+        yield "calibration error", f"{_share(arm.calibration_error)} (n = {arm.calibration_n})"
     yield "wall time", duration(arm.wall_s)
     yield "request time, summed", duration(arm.request_s)
     yield "in flight, all arms", f"{arm.held:.2f}"

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from ultrafast.bench.load.traces import Trace
 from ultrafast.errors import ConfigError
+from ultrafast.traces import Trace
 
 Spread = Literal["poisson", "constant"]
 

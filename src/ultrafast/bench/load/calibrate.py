@@ -1,4 +1,4 @@
-"""How long prompts must be: asked of the endpoint itself, in two calls."""
+"""How long prompts must be: asked of the endpoint itself, with the shortest prompt there is and a longer one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ultrafast.bench.load.prompts import Gauge, Writer
 from ultrafast.errors import ServerError
 
 _NUMBER = 1 << 41  # of its prompts, which are none of the run's
-_AT_MOST = 2048  # tokens of the longer one: enough to tell, and no long wait
-_APART = 2
+_AT_LEAST, _AT_MOST = 256, 2048  # tokens of the longer one: enough to tell, and no long wait
 
 
 def gauge_of(
@@ -32,10 +31,10 @@ def gauge_of(
 async def _gauge_of(
     endpoint: Endpoint, clock: RunClock, writer: Writer, tokens: Sequence[int], timeout_s: float
 ) -> Gauge:
-    shorter = min(*tokens, _AT_MOST // _APART)
+    lengths = (1, min(max(*tokens, _AT_LEAST), _AT_MOST))
     found = []
     async with Client(endpoint, clock, timeout_s=timeout_s) as client:
-        for number, length in enumerate((shorter, min(max(_APART * shorter, *tokens), _AT_MOST)), _NUMBER):
+        for number, length in enumerate(lengths, _NUMBER):
             prompt = writer.prompt(number, length)
             call = await client.call(Ask(prompt, max_tokens=16, temperature=0.0), id=f"calibrate-{number}")
             if not call.is_ok:

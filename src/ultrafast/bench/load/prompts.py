@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import blake2b
 from random import Random
 
 from ultrafast.bench.load.material import PIECES, SEPARATOR, TASK, Category
-from ultrafast.bench.load.traces import BLOCK_TOKENS
+from ultrafast.traces import BLOCK_TOKENS
 
 CHARACTERS_PER_TOKEN = 4.0  # of English, where nothing better is known
 _POOL = 1024  # pieces made once a category: picking from them is quick enough for between two calls
@@ -60,17 +61,18 @@ class Writer:
     shared_tokens: int = 0
 
     def prompt(self, number: int, tokens: int, blocks: Sequence[int] = ()) -> str:
-        """The prompt with that number, in about so many tokens.
+        """The prompt with that number, in about so many tokens; never so few that it would not differ from others.
 
         Args:
             blocks: of a trace; equal ones give equal text (`traces.TraceCall`).
         """
         end = f"\n\n{TASK[self.category]}"
-        length = max(1, self.gauge.length(tokens) - len(end))
-        shared = self._shared(blocks, tokens)[: max(0, length - 1)]
-        # A number in front: prompts differ before any block of a prefix cache is full.
-        own = f"No. {self.seed}-{number}. {self._text(f'own {number}', length)}"
-        return shared + own[: max(1, length - len(shared))] + end
+        # A name in front, of the same length for all: prompts differ before any block of a prefix cache is full.
+        name = f"Case {_name(self.seed, number)}. "
+        length = max(len(name), self.gauge.length(tokens) - len(end))
+        shared = self._shared(blocks, tokens)[: length - len(name)]
+        own = name + self._text(f"own {number}", length)
+        return shared + own[: length - len(shared)] + end
 
     def _shared(self, blocks: Sequence[int], tokens: int) -> str:
         if not blocks:
@@ -87,6 +89,10 @@ class Writer:
         while len(text) < characters:
             text += separator.join(random.choices(pool, k=int((characters - len(text)) / mean) + 1)) + separator
         return text[:characters]
+
+
+def _name(seed: int, number: int) -> str:
+    return blake2b(f"{seed} {number}".encode(), digest_size=4).hexdigest()
 
 
 @cache

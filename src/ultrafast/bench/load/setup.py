@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ultrafast import traces
 from ultrafast.bench.client.endpoint import Endpoint
-from ultrafast.bench.load import traces
 from ultrafast.bench.load.arrivals import ClosedLoop, Load, OpenLoop, Replay, Spread
 from ultrafast.bench.load.material import Category
 from ultrafast.bench.load.plan import cells

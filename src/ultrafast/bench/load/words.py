@@ -48,10 +48,10 @@ OVERVIEW = (
     "load",
     "calls",
     "failed",
-    "output speed, tokens/s",
-    "time to first token",
+    "tokens/s a call",
+    "first token",
     "whole call",
-    "all, tokens/s",
+    "tokens/s in all",
 )
 
 

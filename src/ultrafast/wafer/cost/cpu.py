@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ultrafast.wafer.cost.constants import constant
-from ultrafast.wafer.cost.roofline import bytes_of_step, flops_of_step
+from ultrafast.wafer.cost.roofline import attention_flops, bytes_of_step, flops_of_step
 from ultrafast.wafer.device import Device
 from ultrafast.wafer.precision import Precision
 from ultrafast.wafer.shape import Shape
@@ -15,18 +15,16 @@ CACHE_SHARE = 0.8
 def token_parts(
     shape: Shape, device: Device, precision: Precision, context: int, *, batch: int = 1
 ) -> dict[str, float]:
-    """Seconds of one step for ``batch`` sequences, by what they go to: ``cache`` or ``memory``, ``arithmetic`` where
-    that takes longer, and the barriers between the stages of a layer."""
+    """Seconds of one step for ``batch`` sequences, by what they go to: ``cache`` or ``memory``, and ``arithmetic``: the
+    part of it that reading does not hide, where the device's is known."""
     size = bytes_of_step(shape, precision, context, batch)
     parts = {"memory": size / device["memory_bytes_per_s"]}
     fits = precision.weight_bytes(shape) <= CACHE_SHARE * (device.get("l3_bytes") or 0)
     if fits and (cache := device.get("l3_bytes_per_s")):
         parts = {"cache": size / cache}
-    if rate := device.get("flops_8bit"):
-        arithmetic = flops_of_step(shape, context, batch) / rate
-        if arithmetic > max(parts.values()):
-            parts = {"arithmetic": arithmetic}
-    parts["barriers"] = shape.num_layers * constant("cpu.layer_s")
+    if rate := device.get("decode_macs_per_s"):
+        macs = batch * (shape.num_active_parameters + attention_flops(shape, context) / 2)
+        parts["arithmetic"] = constant("cpu.unhidden_arithmetic") * macs / rate
     return parts
 
 

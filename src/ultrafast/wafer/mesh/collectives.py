@@ -23,13 +23,11 @@ class Summed:
 
     Attributes:
         done: of each PE of the line, when it has the whole result.
-        reduced: when the root has the first word of it.
         adds: (PE, where its message came from), both by place in the line, in the order in which they were added.
     """
 
     def __init__(self, fabric: Fabric, line: Sequence[int], tree: Tree, words: int) -> None:
         self.done = [0.0] * len(line)
-        self.reduced = 0.0
         self.adds: list[tuple[int, int]] = []
         self._fabric, self._line, self._tree, self._words = fabric, line, tree, words
         self._missing = [1] * len(line)  # partial sums: a PE's own, and one from each that sends to it
@@ -59,7 +57,6 @@ class Summed:
         self.ready(parent, time)
 
     def _spread(self, root: int, time: float) -> None:
-        self.reduced = time
         places = {pe: place for place, pe in enumerate(self._line)}
 
         def receive(pe: int, first_word: float) -> None:
@@ -71,7 +68,7 @@ class Summed:
 
 
 class RingSummed:
-    """The same by a ring: every PE's vector goes once around, and each adds what passes. Attributes as of `Summed`."""
+    """The same by a ring: every PE's vector goes once around, and each adds what passes. `done` as of `Summed`."""
 
     def __init__(self, fabric: Fabric, line: Sequence[int], words: int) -> None:
         self.done = [0.0] * len(line)
@@ -79,10 +76,6 @@ class RingSummed:
         self._order = ring(len(line))
         self._next = {place: self._order[(n + 1) % len(line)] for n, place in enumerate(self._order)}
         self._added = [0] * len(line)
-
-    @property
-    def reduced(self) -> float:
-        return max(self.done)
 
     def ready(self, place: int, time: float) -> None:
         """A PE's own partial sum is there."""

@@ -54,7 +54,8 @@ class Decoder:
         self._layers = [self._load(file, f"blk.{layer}.") for layer in range(shape.num_layers)]
         self._norm = self._vector(file, "output_norm.weight")
         head = table if shape.tied_embeddings else dequantize(file, "output.weight")
-        self._head = tiles(head, spread(shape.vocab_size, columns), self._hidden)
+        self._vocabulary = spread(shape.vocab_size, columns)
+        self._head = tiles(head, self._vocabulary, self._hidden)
         self.restart(1)
 
     def restart(self, context: int) -> None:
@@ -83,7 +84,7 @@ class Decoder:
             x = x + self._attend(number, layer, self._normed(x, layer.attention_norm), positions)
             x = x + self._feed_forward(layer, self._normed(x, layer.feed_forward_norm))
         logits = self.numbers.multiply(self._normed(x, self._norm), self._head)
-        return logits[:, : self.shape.vocab_size].astype(np.float32)
+        return logits[:, self._vocabulary.ravel() >= 0].astype(np.float32)
 
     @property
     def tile_bytes(self) -> int:

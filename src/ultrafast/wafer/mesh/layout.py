@@ -22,10 +22,10 @@ Index = npt.NDArray[np.int64]
 
 
 def spread(size: int, parts: int) -> Index:
-    """[parts, size of a block]: a vector in blocks, all as large as the first."""
-    each = -(-size // parts)
-    index = np.arange(parts * each)
-    return np.where(index < size, index, -1).reshape(parts, each)
+    """[parts, size of the largest block]: a vector in blocks whose sizes differ by one at most."""
+    starts = size * np.arange(parts + 1) // parts
+    index = starts[:-1, None] + np.arange(-(-size // parts))
+    return np.where(index < starts[1:, None], index, -1)
 
 
 def take(array: npt.NDArray[np.floating[Any]], index: Index, axis: int) -> Halves:

@@ -20,23 +20,19 @@ Axis = Literal["rows", "columns"]
 MOST_PES = 128 * 128
 """Of a mesh, that it may be simulated: events are some ten a PE and operation."""
 
-Cycles = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Timing:
     """One operation, which begins at 0 on all PEs.
 
     Attributes:
-        computed: of each PE [rows, columns], when its own arithmetic is done.
-        reduced: when the last root has the first word of its sum.
-        done: of each PE, when it has the result.
+        computed: when the arithmetic is done, on each PE.
+        done: of each PE [rows, columns], when it has the result.
         events: how many were simulated.
     """
 
-    computed: Cycles
-    reduced: float
-    done: Cycles
+    computed: float
+    done: npt.NDArray[np.float64]
     events: int
 
     @property
@@ -59,7 +55,7 @@ class Clock:
     rows: int
     columns: int
     macs_per_cycle: float = 4.0
-    _known: dict[object, Timing] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[float, Axis, int, str], Timing] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.columns < 1:
@@ -70,63 +66,40 @@ class Clock:
                 f"{MOST_PES:,} are the most that are simulated"
             )
 
-    def gemv(self, outputs: int, inputs: int, axis: Axis, *, extra: float = 0.0, algorithm: str = "tree") -> Timing:
+    def gemv(self, outputs: int, inputs: int, axis: Axis, *, algorithm: str = "tree") -> Timing:
         """A matrix times a vector: a vector instruction for each input of a PE, as long as it has outputs.
 
-        Inputs are cut into blocks along the axis, outputs across it; sums leave as halves, two a word.
-
-        Args:
-            extra: vector instructions before that, as long as a PE has inputs.
+        Inputs are spread along the axis, outputs across it; sums leave as halves, two a word. All PEs run one program
+        on tiles of one size, padded where a matrix has no more (as WaferLLM does).
         """
         along, across = (self.columns, self.rows) if axis == "rows" else (self.rows, self.columns)
-        ins, outs = blocks(inputs, along), blocks(outputs, across)
-        cycles = self.instructions(ins[None, :], outs[:, None]) + self.instructions(extra, ins[None, :])
-        words = tuple(max(1, -(-int(out) // 2)) for out in outs)
-        return self.reduce(cycles if axis == "rows" else cycles.T, axis, words, algorithm)
+        ins, outs = -(-inputs // along), -(-outputs // across)
+        return self.reduce(self.instructions(ins, outs), axis, -(-outs // 2), algorithm)
 
     def allreduce(self, axis: Axis, words: int, algorithm: str = "tree") -> Timing:
         """Sums of so many words that are there already."""
-        return self.reduce(
-            np.zeros((self.rows, self.columns)),
-            axis,
-            (words,) * (self.rows if axis == "rows" else self.columns),
-            algorithm,
-        )
+        return self.reduce(0.0, axis, words, algorithm)
 
-    def instructions(self, count: npt.ArrayLike, length: npt.ArrayLike) -> Cycles:
+    def instructions(self, count: float, length: float) -> float:
         """Cycles of so many vector instructions of a length: each has its issue, whatever its length."""
-        cycles = constant("wafer.step_cycles") + np.asarray(length, float) / self.macs_per_cycle
-        return np.asarray(np.asarray(count, float) * cycles)
+        return count * (constant("wafer.step_cycles") + length / self.macs_per_cycle)
 
-    def reduce(self, cycles: Cycles, axis: Axis, words: tuple[int, ...], algorithm: str = "tree") -> Timing:
-        """Arithmetic on each PE, then sums along the axis.
-
-        Args:
-            cycles: of the arithmetic [rows, columns].
-            words: of a message, of each line.
-        """
-        key = (cycles.tobytes(), axis, words, algorithm)
+    def reduce(self, cycles: float, axis: Axis, words: int, algorithm: str = "tree") -> Timing:
+        """Arithmetic of so many cycles on each PE, then a sum along the axis in messages of so many words."""
+        key = (cycles, axis, words, algorithm)
         if key not in self._known:
-            self._known[key] = self._simulate(cycles, axis, words, algorithm)
+            self._known[key] = self._simulate(*key)
         return self._known[key]
 
-    def _simulate(self, cycles: Cycles, axis: Axis, words: tuple[int, ...], algorithm: str) -> Timing:
+    def _simulate(self, cycles: float, axis: Axis, words: int, algorithm: str) -> Timing:
         fabric = Fabric(constant("wafer.stage_cycles"))
         pes = np.arange(self.rows * self.columns).reshape(self.rows, self.columns)
-        lines = pes if axis == "rows" else pes.T
-        times = cycles if axis == "rows" else cycles.T
         sums = []
-        for line, size, work in zip(lines.tolist(), words, times.tolist(), strict=True):
-            one = summed(fabric, line, size, algorithm)
+        for line in (pes if axis == "rows" else pes.T).tolist():
+            one = summed(fabric, line, words, algorithm)
             sums.append(one)
-            for place, (pe, needed) in enumerate(zip(line, work, strict=True)):
-                fabric.compute(pe, 0.0, needed, partial(one.ready, place))
+            for place, pe in enumerate(line):
+                fabric.compute(pe, 0.0, cycles, partial(one.ready, place))
         fabric.run()
         done = np.array([one.done for one in sums])
-        return Timing(cycles, max(one.reduced for one in sums), done if axis == "rows" else done.T, fabric.num_events)
-
-
-def blocks(size: int, parts: int) -> npt.NDArray[np.int64]:
-    """Sizes of the blocks of a vector over a line of PEs: all as large as the first, as long as there is enough."""
-    each = -(-size // parts)
-    return np.clip(size - each * np.arange(parts), 0, each)
+        return Timing(cycles, done if axis == "rows" else done.T, fabric.num_events)

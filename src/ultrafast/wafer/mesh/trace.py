@@ -38,7 +38,7 @@ def _names(region: int, name: str, operations: Sequence[Operation]) -> Iterator[
     yield _metadata("process_name", region, 0, {"name": name})
     yield _metadata("process_sort_index", region, 0, {"sort_index": region})
     yield _metadata("thread_name", region, 0, {"name": "operations"})
-    for row in range(len(operations[0].timing.computed)):
+    for row in range(len(operations[0].timing.done)):
         yield _metadata("thread_name", region, row + 1, {"name": f"PE row {row}"})
 
 
@@ -47,13 +47,11 @@ def _slices(region: int, operation: Operation, start: float, scale: float) -> It
     timing = operation.timing
     arguments = {"cycles": timing.cycles, "closed form": operation.predicted}
     yield _slice(region, 0, operation.name, start, timing.cycles * scale, arguments)
-    for row, (computed, done) in enumerate(
-        zip(timing.computed.max(1) * scale, timing.done.max(1) * scale, strict=True)
-    ):
-        if computed > 0:
-            yield _slice(region, row + 1, operation.name, start, float(computed), {"part": "arithmetic"})
+    computed = timing.computed * scale
+    for row, done in enumerate(timing.done.max(1) * scale):
+        yield _slice(region, row + 1, operation.name, start, computed, {"part": "arithmetic"})
         yield _slice(
-            region, row + 1, f"{operation.name}: sum", start + float(computed), float(done - computed), {"part": "sum"}
+            region, row + 1, f"{operation.name}: sum", start + computed, float(done) - computed, {"part": "sum"}
         )
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ultrafast.bench.load.traces import Format, Trace, TraceCall, read_trace
 from ultrafast.errors import ConfigError
+from ultrafast.traces import Format, Trace, TraceCall, read_trace
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
@@ -143,7 +143,7 @@ def test_any_file_is_a_trace_or_refused(
         assert all(call.output_tokens > 0 for call in trace.calls)
 
 
-SAMPLES = Path(__file__).parent.parent.parent / "examples/traces"
+SAMPLES = Path(__file__).parent.parent / "examples/traces"
 
 
 def test_the_samples_are_what_their_generator_writes(tmp_path: Path) -> None:
