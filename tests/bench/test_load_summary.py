@@ -92,6 +92,13 @@ def test_calls_without_an_end_are_inside_the_percentiles() -> None:
     assert summary.tokens_per_s.value == pytest.approx(90 * 16 / 200)
 
 
+def test_an_empty_answer_is_as_good_as_none() -> None:
+    summary = summarise(CELL, [Stretch([call(), call(chunks=(), text="", output_tokens=0)], 1.0)], None, None)
+    assert summary.outcomes == {"ok": 1, "empty": 1}
+    assert summary.errors == {"empty: it ended well, without a token": 1}
+    assert summary.columns["ttft_s"] == [0.5, math.inf]
+
+
 def test_calls_that_we_cancelled_are_left_out() -> None:
     calls = [call(), call(outcome=Outcome.CANCELLED)]
     summary = summarise(CELL, [Stretch(calls, 1.0)], None, None)

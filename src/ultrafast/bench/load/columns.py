@@ -1,7 +1,7 @@
 """Figures call by call: columns of a cell, from which everything else is computed.
 
-``None``: not measured. What never ended is ``inf`` among times and 0 among speeds, so that errors and timeouts count
-inside percentiles; calls that we cancelled are left out.
+``None``: not measured. What never ended, or was empty, is ``inf`` among times and 0 among speeds, so that errors and
+timeouts count inside percentiles; calls that we cancelled are left out.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ def kept(calls: Sequence[Call]) -> list[Call]:
     return [call for call in calls if call.outcome is not Outcome.CANCELLED]
 
 
+def is_answered(call: Call) -> bool:
+    """Whether it ended well, with a token: an empty answer is as good as none."""
+    return call.is_ok and bool(call.chunks)
+
+
 def decode_s(call: Call) -> float | None:
     """Time between first and last token: as the server states it, else as it was seen."""
     if call.server.decode_s is not None:
@@ -82,11 +87,11 @@ _COLUMNS: Mapping[str, Callable[[Call], float | None]] = {
 
 
 def _time(call: Call, value: float | None) -> float | None:
-    return value if call.is_ok else math.inf
+    return value if is_answered(call) else math.inf
 
 
 def _speed(call: Call) -> float | None:
-    return call.output_speed if call.is_ok else 0.0
+    return call.output_speed if is_answered(call) else 0.0
 
 
 def _tokens_per_chunk(call: Call) -> float | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ultrafast.bench.client.call import Call
 from ultrafast.bench.client.endpoint import Price
-from ultrafast.bench.load.columns import SPEED, Column, columns, counts, decode_s, kept, measured
+from ultrafast.bench.load.columns import SPEED, Column, columns, counts, decode_s, is_answered, kept, measured
 from ultrafast.bench.load.plan import Cell
 from ultrafast.bench.load.slo import Slo
 from ultrafast.bench.statistics import Estimate, bootstrap, needed_for, proportion, quantile
@@ -98,9 +98,9 @@ def summarise(cell: Cell, stretches: Sequence[Stretch], price: Price | None, slo
         cell=cell,
         calls=len(calls),
         cancelled=len(everything) - len(calls),
-        outcomes=Counter(call.outcome.value for call in calls),
-        errors=Counter(_error_of(call) for call in calls if not call.is_ok),
-        tiers_served=Counter(call.tier_served or "not said" for call in calls if call.is_ok),
+        outcomes=Counter(_outcome(call) for call in calls),
+        errors=Counter(_error_of(call) for call in calls if not is_answered(call)),
+        tiers_served=Counter(call.tier_served or "not said" for call in calls if is_answered(call)),
         downgraded=sum(is_other_tier(call) for call in calls),
         columns=timed,
         counts=counted,
@@ -114,7 +114,7 @@ def summarise(cell: Cell, stretches: Sequence[Stretch], price: Price | None, slo
         goodput=None if met is None else proportion(sum(met), len(met)),
         acceptance=_acceptance(calls),
         cost=None if price is None else _cost(calls, price),
-        counted=Counter(call.token_source for call in calls if call.is_ok),
+        counted=Counter(call.token_source for call in calls if is_answered(call)),
     )
 
 
@@ -153,11 +153,11 @@ def _quantiles(timed: Mapping[str, Column]) -> dict[str, dict[str, Estimate | No
 
 
 def _tokens(calls: Sequence[Call]) -> int:
-    return sum(call.output_tokens or 0 for call in calls if call.is_ok)
+    return sum(call.output_tokens or 0 for call in calls if is_answered(call))
 
 
 def _ended(calls: Sequence[Call]) -> int:
-    return sum(call.is_ok for call in calls)
+    return sum(map(is_answered, calls))
 
 
 def _per_second(stretches: Sequence[Stretch], count: Callable[[Sequence[Call]], int]) -> Estimate:
@@ -171,7 +171,7 @@ def _held(stretches: Sequence[Stretch]) -> float:
 
 
 def _decode_share(calls: Sequence[Call]) -> Estimate:
-    pairs = [(decode_s(call), call.e2e_s) for call in calls if call.is_ok]
+    pairs = [(decode_s(call), call.e2e_s) for call in calls if is_answered(call)]
     known = [(decode, e2e) for decode, e2e in pairs if decode is not None and e2e]
     return bootstrap(_share, *_columns(known))
 
@@ -204,6 +204,12 @@ def _cost(calls: Sequence[Call], price: Price) -> Money:
     return Money(total, total / len(calls) if calls else math.nan, price.is_relative)
 
 
+def _outcome(call: Call) -> str:
+    return "empty" if call.is_ok and not is_answered(call) else call.outcome.value
+
+
 def _error_of(call: Call) -> str:
+    if call.is_ok:
+        return "empty: it ended well, without a token"
     status = f" {call.status}" if call.status else ""
     return f"{call.outcome.value}{status}: {(call.error or 'no word on it')[:160]}"

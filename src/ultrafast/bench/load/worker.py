@@ -23,6 +23,7 @@ from ultrafast.bench.client.client import Client
 from ultrafast.bench.client.clock import RunClock
 from ultrafast.bench.client.endpoint import Endpoint
 from ultrafast.bench.load.arrivals import ClosedLoop
+from ultrafast.bench.load.columns import is_answered
 from ultrafast.bench.load.lag import LoopLag
 from ultrafast.bench.load.plan import Cell, Segment, Wanted, wanted
 from ultrafast.bench.load.prompts import Writer
@@ -251,7 +252,7 @@ class _Work:
         call = await client.call(ask, id=f"{self._order.phase}-{want.number}", intended_s=due_s)
         self._clients.give_back(client, self._order)
         self._report.calls.append(call)
-        self._pipe.send(Ended(call.is_ok, call.output_tokens or 0))
+        self._pipe.send(Ended(is_answered(call), call.output_tokens or 0))
 
     async def _sleep_until(self, due_s: float) -> None:
         while (left_s := due_s - self._clock.now()) > 0:
