@@ -13,7 +13,7 @@ import pytest
 
 from ultrafast import __version__
 
-COMMANDS = ("serve", "tiers", "top", "chat", "generate", "models", "pull", "info", "bench", "bench engine")
+COMMANDS = ("serve", "tiers", "top", "chat", "generate", "models", "pull", "info", "bench", "bench engine", "verify")
 HEAVY = ("numpy", "tokenizers", "starlette", "uvicorn", "huggingface_hub", "jinja2", "msgspec", "rich", "httpx")
 PROGRAM = [sys.executable, "-c", "from ultrafast.cli.main import main; main()"]
 

@@ -102,7 +102,7 @@ class SimulatedModel:
     line: Line = field(default_factory=Line)
     slow: Line = field(default_factory=Line)
     slow_share: float = 0.0
-    chunk_tokens: int = 1
+    chunk_tokens: int = 8
     others: list[int] = field(default_factory=lambda: [0])
 
     def __post_init__(self) -> None:
@@ -126,7 +126,9 @@ class SimulatedModel:
         call.model_served = "simulated"
         self.others[0] += 1
         is_loaded = False
-        for _ in range(2 + self._rng.randrange(1 + (ask.max_tokens or 0) // 16)):  # long calls are in flight for long
+        # Long calls are in flight for long, which matters where there are tiers.
+        turns = 2 + self._rng.randrange(1 + (ask.max_tokens or 0) // 16) if self.tier else 1
+        for _ in range(turns):
             await asyncio.sleep(0)
             is_loaded |= self.others[0] > 1
         text = ask.prompt if isinstance(ask.prompt, str) else str(ask.prompt)
