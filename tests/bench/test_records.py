@@ -38,6 +38,7 @@ CALL = Call(
     server=ServerTimes(queue_s=0.01, drafted_tokens=3),
     text="héllo \U0001f680 \x00",
     tool_calls=[ToolCall("a", "f", "{}")],
+    logprobs=[],
 )
 
 json_values = st.recursive(
@@ -152,7 +153,7 @@ def test_any_object_is_a_call_or_refused(data: dict[str, Any]) -> None:
 
 
 def test_calls_come_back(tmp_path: Path) -> None:
-    bare = Call(id="8", tags={}, tier_asked=None, intended_s=0.0, chunks=[], tool_calls=[])
+    bare = Call(id="8", tags={}, tier_asked=None, intended_s=0.0, chunks=[], tool_calls=[], logprobs=[])
     with CallLog(tmp_path / "log.jsonl") as log:
         log.append(CALL)
         log.append(bare)

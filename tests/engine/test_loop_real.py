@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.engines import assert_idle
+from support.tiny import write_tiny_model
 from ultrafast import Engine
 from ultrafast.engine.loop import EngineLoop
 from ultrafast.engine.stream import StreamCancelled
@@ -167,9 +168,10 @@ def test_refused_requests_among_good_ones(tiny_model_path: Path) -> None:
 
 
 @pytest.mark.parametrize("logprobs", [None, 2])
-def test_a_deadline_leaves_the_beginning_of_the_answer(tiny_model_path: Path, logprobs: int | None) -> None:
-    engine = Engine(tiny_model_path, threads=1)
-    params = SamplingParams(max_tokens=400, ignore_eos=True, logprobs=logprobs)
+def test_a_deadline_leaves_the_beginning_of_the_answer(tmp_path: Path, logprobs: int | None) -> None:
+    path = write_tiny_model(tmp_path / "long.gguf", context=16_384)  # more than any event loop sleeps through
+    engine = Engine(path, threads=1)
+    params = SamplingParams(max_tokens=16_000, ignore_eos=True, logprobs=logprobs)
 
     async def main() -> None:
         loop = EngineLoop(engine)
@@ -186,8 +188,8 @@ def test_a_deadline_leaves_the_beginning_of_the_answer(tiny_model_path: Path, lo
     results: list[TokenDelta] = []
     asyncio.run(main())
     assert_idle(engine)
-    assert 0 < len(results[0].token_ids) < 400
-    with Engine(tiny_model_path, threads=1) as alone:
+    assert 0 < len(results[0].token_ids) < 16_000
+    with Engine(path, threads=1) as alone:
         limit = len(results[0].token_ids)
         output = alone.generate([5, 6, 7], max_tokens=limit, ignore_eos=True, logprobs=logprobs)
     assert answer(results[0]) == (output.text, output.token_ids, output.logprobs or [], FinishReason.LENGTH)
